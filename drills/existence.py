@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -98,13 +98,14 @@ class Mention(NamedTuple):
     number: int = 0
     wanted: int = 0
 
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition that is named."""
+        return TopicPartition(self.topic, self.number)
 
-class Absent(NamedTuple):
-    """A mention of something that cannot exist, with an error message and a hint."""
 
-    node: yaml.Node
-    problem: str
-    hint: str
+Problem = tuple[str, str]
+"""An error message and a hint."""
 
 
 class Existing:
@@ -129,9 +130,15 @@ class Existing:
         if any(_path_of(action) == ControllerZNode.path for action in self._actions):
             self._candidates = None
 
-    def first_missing(self, mentions: Iterable[Mention]) -> Absent | None:
-        """Return the first mention of something that cannot exist, or None."""
-        return next(filter(None, map(self._missing, mentions)), None)
+    def first_missing(self, mentions: Iterable[Mention]) -> tuple[yaml.Node, str, str] | None:
+        """Return the place of the first mention of something that cannot exist, or None.
+
+        The place comes with an error message and a hint."""
+        for mention in mentions:
+            problem = _CHECKS.get(mention.noun, Existing.no_partition)(self, mention)
+            if problem is not None:
+                return mention.node, *problem
+        return None
 
     def _add(self, action: Action) -> None:
         match action:
@@ -178,136 +185,118 @@ class Existing:
         known = self._partitions.setdefault(topic, 0)
         self._partitions[topic] = None if None in (known, count) else max(known or 0, count or 0)
 
-    def _missing(self, mention: Mention) -> Absent | None:
-        node, noun, topic, number, wanted = mention
-        match noun:
-            case Noun.BROKER:
-                return None if number in self._broker_ids else self._no_broker(node, number)
-            case Noun.CONTROLLER:
-                return self._no_candidate(node, number)
-            case Noun.REPLICA:
-                return self._no_replica(node, TopicPartition(topic, number), wanted)
-            case Noun.ACKNOWLEDGED | Noun.CONSUMED:
-                word = noun.value.partition(" ")[0]
-                return self._too_many_records(node, TopicPartition(topic, number), wanted, word)
-            case Noun.OFFLINE:
-                return self._too_many_partitions(node, wanted)
-            case Noun.REASSIGNMENT:
-                return self._no_reassignment(node)
-            case Noun.DELETION:
-                return self._no_deletion(node, topic)
-            case Noun.FACTOR:
-                return self._too_few_brokers(node, wanted)
-            case Noun.ZNODE:
-                return self._no_znode(node, topic)
-            case Noun.NO_EPOCH:
-                return self._has_epoch(node)
-            case Noun.TOPIC_PATTERN if self._matches(topic):
-                return None
-        return self._no_partition(node, TopicPartition(topic, number), noun)
+    # -- what cannot exist: each returns a problem, or None
 
-    def _no_partition(self, node: yaml.Node, tp: TopicPartition, noun: Noun) -> Absent | None:
-        topic, number = tp
+    def no_topic_like(self, mention: Mention) -> Problem | None:
+        if any(_matches(mention.topic, topic) for topic in self._partitions):
+            return None
+        return self.no_partition(mention)
+
+    def no_partition(self, mention: Mention) -> Problem | None:
+        tp, (topic, number) = mention.partition, mention.partition
         if topic not in self._partitions:
             topics = ", ".join(self._partitions) or "none; declare it in the cluster's topics"
             close = suggestion(topic, self._partitions, "")
             hint = f"{close} " if close else ""
-            return Absent(node, f"the drill has no topic {topic}", f"{hint}topics: {topics}")
+            return f"the drill has no topic {topic}", f"{hint}topics: {topics}"
         count = self._partitions[topic]
         if count is not None and number >= count:
-            return Absent(
-                node,
-                f"topic {topic} has no partition {number}",
-                f"partitions: {', '.join(f'{topic}-{n}' for n in range(count))}",
-            )
-        if noun is Noun.PRODUCER and tp not in self._records:
+            existing = ", ".join(f"{topic}-{n}" for n in range(count))
+            return f"topic {topic} has no partition {number}", f"partitions: {existing}"
+        if mention.noun is Noun.PRODUCER and tp not in self._records:
             produced = ", ".join(map(str, sorted(self._records))) or "no partition"
-            return Absent(
-                node,
-                f"no step produces to {tp}",
-                f"add a step produce: {{{tp}: 100}}; the steps produce to: {produced}",
-            )
+            hint = f"add a step produce: {{{tp}: 100}}; the steps produce to: {produced}"
+            return f"no step produces to {tp}", hint
         return None
 
-    def _no_broker(self, node: yaml.Node, number: int) -> Absent:
+    def no_broker(self, mention: Mention) -> Problem | None:
+        if mention.number in self._broker_ids:
+            return None
         ids = ", ".join(map(str, self._broker_ids))
-        return Absent(node, f"the cluster has no broker {number}", f"brokers: {ids}")
+        return f"the cluster has no broker {mention.number}", f"brokers: {ids}"
 
-    def _no_candidate(self, node: yaml.Node, number: int) -> Absent | None:
-        if self._candidates is None or number in self._candidates:
+    def no_candidate(self, mention: Mention) -> Problem | None:
+        if self._candidates is None or mention.number in self._candidates:
             return None
         ids = ", ".join(map(str, self._candidates))
-        return Absent(node, f"broker {number} cannot become controller", f"controllers: {ids}")
+        return f"broker {mention.number} cannot become controller", f"controllers: {ids}"
 
-    def _no_replica(self, node: yaml.Node, tp: TopicPartition, broker_id: int) -> Absent | None:
+    def no_replica(self, mention: Mention) -> Problem | None:
+        tp, broker_id = mention.partition, mention.wanted
         replicas = self._replicas.get(tp)
         if replicas is None or broker_id in replicas:
             return None
         ids = ", ".join(map(str, sorted(replicas)))
-        return Absent(
-            node, f"broker {broker_id} never has a replica of {tp}", f"replicas of {tp}: {ids}"
-        )
+        return f"broker {broker_id} never has a replica of {tp}", f"replicas of {tp}: {ids}"
 
-    def _too_many_records(
-        self, node: yaml.Node, tp: TopicPartition, wanted: int, word: str
-    ) -> Absent | None:
+    def too_many_records(self, mention: Mention) -> Problem | None:
+        tp, wanted, word = mention.partition, mention.wanted, mention.noun.value.partition(" ")[0]
         produced = self._records.get(tp, 0)
         if wanted <= produced:
             return None
-        return Absent(
-            node,
-            f"{wanted} records of {tp} can never be {word}: the steps produce {produced}",
-            f"add a step produce: {{{tp}: {wanted - int(produced)}}}",
-        )
+        problem = f"{wanted} records of {tp} can never be {word}: the steps produce {produced}"
+        return problem, f"add a step produce: {{{tp}: {wanted - int(produced)}}}"
 
-    def _too_many_partitions(self, node: yaml.Node, wanted: int) -> Absent | None:
-        total = 0
-        for count in self._partitions.values():
-            if count is None:
-                return None
-            total += count
-        if wanted <= total:
+    def too_many_partitions(self, mention: Mention) -> Problem | None:
+        counts = [count for count in self._partitions.values() if count is not None]
+        total = sum(counts)
+        if len(counts) < len(self._partitions) or mention.wanted <= total:
             return None
         has = counted(total, "partition")
-        problem = f"{wanted} partitions can never be offline: the drill has {has}"
-        return Absent(node, problem, f"offline_partitions: {total} means all of them")
+        problem = f"{mention.wanted} partitions can never be offline: the drill has {has}"
+        return problem, f"offline_partitions: {total} means all of them"
 
-    def _no_reassignment(self, node: yaml.Node) -> Absent | None:
+    def no_reassignment(self, _: Mention) -> Problem | None:
         if any(map(_may_reassign, self._actions)):
             return None
         hint = "add a step such as reassign: {t-0: [1, 2]}"
-        return Absent(node, "this never happens: no step reassigns a partition", hint)
+        return "this never happens: no step reassigns a partition", hint
 
-    def _no_deletion(self, node: yaml.Node, topic: str) -> Absent | None:
+    def no_deletion(self, mention: Mention) -> Problem | None:
+        topic = mention.topic
         if any(_may_delete(action, topic) for action in self._actions):
             return None
         what = f"topic {topic}" if topic else "a topic"
         step = f"run: topics --zookeeper {{zk}} --delete --topic {topic or 't'}"
-        problem = f"this never happens: no step deletes {what}"
-        return Absent(node, problem, f"add a step such as {step}")
+        return f"this never happens: no step deletes {what}", f"add a step such as {step}"
 
-    def _too_few_brokers(self, node: yaml.Node, wanted: int) -> Absent | None:
+    def too_few_brokers(self, mention: Mention) -> Problem | None:
         count = len(self._broker_ids)
-        if wanted <= count:
+        if mention.wanted <= count:
             return None
         has = f"the cluster has {counted(count, 'broker')}"
         hint = "add expect: {exit_code: 1} if that is the purpose of the step"
-        return Absent(node, f"Kafka refuses the replication factor {wanted}: {has}", hint)
+        return f"Kafka refuses the replication factor {mention.wanted}: {has}", hint
 
-    def _no_znode(self, node: yaml.Node, path: str) -> Absent | None:
+    def no_znode(self, mention: Mention) -> Problem | None:
+        path = mention.topic
         is_created = any(isinstance(a, steps.CreateZnode) and a.path == path for a in self._actions)
         if is_created or path.split("/")[1] in _ROOTS:
             return None
         hint = f"add a step create_znode: {{{path}: null}} before it"
-        return Absent(node, f"znode {path} never exists: no step creates it", hint)
+        return f"znode {path} never exists: no step creates it", hint
 
-    def _has_epoch(self, node: yaml.Node) -> Absent | None:
+    def has_epoch(self, _: Mention) -> Problem | None:
         if any(map(edits_epoch, self._actions)):
             return None
-        return Absent(node, "the controller epoch is never 0", "the first controller's epoch is 1")
+        return "the controller epoch is never 0", "the first controller's epoch is 1"
 
-    def _matches(self, pattern: str) -> bool:
-        return any(_matches(pattern, topic) for topic in self._partitions)
+
+_CHECKS: Final[Mapping[Noun, Callable[[Existing, Mention], Problem | None]]] = {
+    Noun.TOPIC_PATTERN: Existing.no_topic_like,
+    Noun.BROKER: Existing.no_broker,
+    Noun.CONTROLLER: Existing.no_candidate,
+    Noun.REPLICA: Existing.no_replica,
+    Noun.ACKNOWLEDGED: Existing.too_many_records,
+    Noun.CONSUMED: Existing.too_many_records,
+    Noun.OFFLINE: Existing.too_many_partitions,
+    Noun.REASSIGNMENT: Existing.no_reassignment,
+    Noun.DELETION: Existing.no_deletion,
+    Noun.FACTOR: Existing.too_few_brokers,
+    Noun.ZNODE: Existing.no_znode,
+    Noun.NO_EPOCH: Existing.has_epoch,
+}
+"""The check of each noun; all others name a partition or a topic."""
 
 
 def _possible_replicas(actions: Sequence[Action]) -> dict[TopicPartition, set[int]]:
