@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from enum import Enum
 from itertools import permutations, product
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -73,35 +73,23 @@ class LinkFault(msgspec.Struct, frozen=True, kw_only=True):
         return ZOOKEEPER not in link if self.links is None else link in self.links
 
 
-class Effect(NamedTuple):
-    """What all faults together do to a message."""
-
-    is_cut: bool
-    is_clogged: bool
-    delay_ms: float
-    lag_ms: float
-    loss: float
-    repetition: float
-    reordering: float
-
-
 def effect_of(
     faults: Iterable[LinkFault], link: Link, traffic: Traffic | None = None
-) -> Effect | None:
-    """Return the effect of ``faults`` on a message, or None if there is none.
+) -> LinkFault | None:
+    """Return what ``faults`` together do to a message, or None if there is no effect.
 
     Delays add up; of several rates the highest counts."""
     found = [fault for fault in faults if fault.concerns(link, traffic)]
     if not found or link[0] == link[1]:
         return None  # messages within a machine pass no link
-    return Effect(
-        any(fault.is_cut for fault in found),
-        any(fault.is_clogged for fault in found),
-        sum(fault.delay_ms for fault in found),
-        max(fault.lag_ms for fault in found),
-        max(fault.loss for fault in found),
-        max(fault.repetition for fault in found),
-        max(fault.reordering for fault in found),
+    return LinkFault(
+        is_cut=any(fault.is_cut for fault in found),
+        is_clogged=any(fault.is_clogged for fault in found),
+        delay_ms=sum(fault.delay_ms for fault in found),
+        lag_ms=max(fault.lag_ms for fault in found),
+        loss=max(fault.loss for fault in found),
+        repetition=max(fault.repetition for fault in found),
+        reordering=max(fault.reordering for fault in found),
     )
 
 

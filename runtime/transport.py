@@ -22,7 +22,6 @@ from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message, Request
 from klamm.runtime.network import (
     ZOOKEEPER,
-    Effect,
     LinkFault,
     Traffic,
     effect_of,
@@ -71,7 +70,7 @@ class RoutedTransport:
         self._connections: dict[Address, dict[Address, None]] = {}
         self._rng = rng or random.Random()
         self._faults: tuple[LinkFault, ...] = ()
-        self._effects: dict[tuple[Address, Address, Traffic | None], Effect | None] = {}
+        self._effects: dict[tuple[Address, Address, Traffic | None], LinkFault | None] = {}
         self._clogged: list[Message] = []
         self._late_count = 0
 
@@ -163,17 +162,15 @@ class RoutedTransport:
         effect = self._effect(source, destination, Traffic.RECORDS)
         return effect is None or not (effect.is_cut or effect.is_clogged)
 
-    def with_zookeeper(self, broker_id: int) -> tuple[Effect | None, Effect | None]:
+    def with_zookeeper(self, broker_id: int) -> tuple[LinkFault, LinkFault]:
         """Return the effects on what a broker sends to ZooKeeper, and on what it receives."""
         faults = self._faults
-        return (
-            effect_of(faults, (broker_id, ZOOKEEPER)),
-            effect_of(faults, (ZOOKEEPER, broker_id)),
-        )
+        outbound = effect_of(faults, (broker_id, ZOOKEEPER))
+        return outbound or LinkFault(), effect_of(faults, (ZOOKEEPER, broker_id)) or LinkFault()
 
     def _effect(
         self, source: Address, destination: Address, traffic: Traffic | None
-    ) -> Effect | None:
+    ) -> LinkFault | None:
         if not self._faults:
             return None
         key = (source, destination, traffic)
@@ -183,7 +180,7 @@ class RoutedTransport:
             effects[key] = effect_of(self._faults, link, traffic)
         return effects[key]
 
-    def _effect_on(self, message: Message) -> Effect | None:
+    def _effect_on(self, message: Message) -> LinkFault | None:
         if not self._faults or not is_affected(message):
             return None
         return self._effect(message.source, message.destination, traffic_of(message))
@@ -237,7 +234,7 @@ class RoutedTransport:
         """Return True if the sender or the receiver will hear that their connection is lost."""
         return False
 
-    def _put_badly(self, message: Message, effect: Effect) -> None:
+    def _put_badly(self, message: Message, effect: LinkFault) -> None:
         source, destination, draw = message.source, message.destination, self._rng.random
         delay_ms = effect.delay_ms
         has_connection = source in self._connections or destination in self._connections

@@ -317,12 +317,9 @@ class RealCluster:
         Brokers that share a session are cut off together."""
         cuts: dict[KazooSession, tuple[bool, bool]] = {}
         for broker_id, running in tuple(self.nodes.items()):
-            is_mute, is_deaf = (
-                effect is not None and effect.is_cut
-                for effect in self.transport.with_zookeeper(broker_id)
-            )
-            before = cuts.get(running.session, (False, False))
-            cuts[running.session] = (is_mute or before[0], is_deaf or before[1])
+            outbound, inbound = self.transport.with_zookeeper(broker_id)
+            is_mute, is_deaf = cuts.get(running.session, (False, False))
+            cuts[running.session] = (is_mute or outbound.is_cut, is_deaf or inbound.is_cut)
         for session, (is_mute, is_deaf) in cuts.items():
             session.cut(is_mute=is_mute, is_deaf=is_deaf)
 

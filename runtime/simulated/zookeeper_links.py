@@ -66,16 +66,13 @@ class ZooKeeperLinks(Actor):
 
     def _review(self, broker_id: int, store: MemoryStore) -> None:
         outbound, inbound = self._transport.with_zookeeper(broker_id)
-        store.outbound_ms = 0.0 if outbound is None else outbound.delay_ms
-        store.inbound_ms = 0.0 if inbound is None else inbound.delay_ms
-        is_deaf = inbound is not None and inbound.is_cut
-        is_mute = outbound is not None and outbound.is_cut
-        if is_deaf or is_mute:
-            store.server.cut(store.session_id, is_heard=not is_mute)
+        store.outbound_ms, store.inbound_ms = outbound.delay_ms, inbound.delay_ms
+        if outbound.is_cut or inbound.is_cut:
+            store.server.cut(store.session_id, is_heard=not outbound.is_cut)
         else:
             broker = self._scheduler.actors.get(Address("broker", broker_id))
             store.server.restore(store.session_id, reconnects=broker is None or not broker.paused)
-        store.server.set_lag(store.session_id, 0.0 if inbound is None else inbound.lag_ms)
+        store.server.set_lag(store.session_id, inbound.lag_ms)
 
     # -- delays
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
 from klamm.cluster.requests import Address, Disconnected, Message
@@ -149,7 +151,9 @@ def test_delays_of_a_link_add_up_and_of_several_rates_or_lags_the_highest_counts
         LinkFault(links=links, only=Traffic.RECORDS, is_cut=True),
         LinkFault(links=one_way([2], [1]), delay_ms=1_000, is_clogged=True),
     ]
-    assert effect_of(faults, (1, 2)) == (False, False, 170, 9, 0.3, 0.2, 0.3)
-    assert effect_of(faults, (1, 2), Traffic.RECORDS) == (True, False, 170, 9, 0.3, 0.2, 0.3)
-    assert effect_of(faults, (2, 1)) == (False, True, 1_020, 0, 0, 0, 0)
+    whole = LinkFault(delay_ms=170, lag_ms=9, loss=0.3, repetition=0.2, reordering=0.3)
+    assert effect_of(faults, (1, 2)) == whole
+    with_records = msgspec.structs.replace(whole, is_cut=True)
+    assert effect_of(faults, (1, 2), Traffic.RECORDS) == with_records
+    assert effect_of(faults, (2, 1)) == LinkFault(is_clogged=True, delay_ms=1_020)
     assert effect_of(faults, (1, 1)) is None
