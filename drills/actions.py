@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from inspect import getdoc
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,7 @@ import msgspec
 import yaml
 from msgspec import inspect
 
-from klamm.admin.jopt import UncaughtException
+from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
 from klamm.cluster.types import ElectionType
 from klamm.drills.existence import Mention, Noun, option
 from klamm.drills.reading import MAX_INTEGER, DrillReader, is_null
@@ -206,7 +207,8 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
     if tool is None:
         raise reader.unknown(node, "tool", name, TOOLS)
     try:
-        tool.parser.parse(args)
+        with suppress(UsageExit, VersionExit):  # the tool prints its usage or its version
+            tool.parser.parse(args)
     except UncaughtException as error:
         raise reader.error(node, f"{name}: {error.message}", f"klamm {name} --help") from None
     for placeholder in _PLACEHOLDER.findall(" ".join(args)):

@@ -156,6 +156,7 @@ ACTION_CASES = {
     "lose_quorum": (steps.ActOnZooKeeper("lose_quorum"),),
     "regain_quorum": (steps.ActOnZooKeeper("regain_quorum"),),
     "run: topics --list 'a b'": (steps.RunTool("topics", ("--list", "a b")),),
+    "run: topics --version": (steps.RunTool("topics", ("--version",)),),
     "run: [configs, --describe]": (steps.RunTool("configs", ("--describe",)),),
 }
 
