@@ -24,8 +24,20 @@ class Refusal(NamedTuple):
     respond: Callable[[Any, Errors], Any]
 
 
-def _produce(request: data.ProduceRequest, error: Errors) -> data.ProduceResponse:
-    return data.ProduceResponse(dict.fromkeys(request.partitions, data.ProducedPartition(error)))
+def _once(api: str, response: Callable[[Errors], Any]) -> Refusal:
+    """Return the refusal of an API whose response has one error."""
+    return Refusal(api, lambda _, error: response(error))
+
+
+def _each(
+    api: str, field: str, response: Callable[[Any], Any], result: Callable[[Errors], Any]
+) -> Refusal:
+    """Return the refusal of an API whose response has a result for each key of a field."""
+
+    def respond(request: Any, error: Errors) -> Any:
+        return response(dict.fromkeys(getattr(request, field), result(error)))
+
+    return Refusal(api, respond)
 
 
 def _fetch(request: data.FetchRequest, error: Errors) -> data.FetchResponse:
@@ -52,66 +64,50 @@ def _offset_fetch(request: group.OffsetFetchRequest, error: Errors) -> group.Off
 
 
 REFUSALS: Final[Mapping[type[Any], Refusal]] = {
-    data.ProduceRequest: Refusal("Produce", _produce),
+    data.ProduceRequest: _each(
+        "Produce", "partitions", data.ProduceResponse, data.ProducedPartition
+    ),
     data.FetchRequest: Refusal("Fetch", _fetch),
-    client.ListOffsetsRequest: Refusal(
-        "ListOffsets",
-        lambda request, error: client.ListOffsetsResponse(
-            dict.fromkeys(request.partitions, client.ListedOffset(error))
-        ),
+    client.ListOffsetsRequest: _each(
+        "ListOffsets", "partitions", client.ListOffsetsResponse, client.ListedOffset
     ),
     client.MetadataRequest: Refusal("Metadata", _metadata),
-    client.OffsetsForLeaderEpochRequest: Refusal(
+    client.OffsetsForLeaderEpochRequest: _each(
         "OffsetForLeaderEpoch",
-        lambda request, error: client.OffsetsForLeaderEpochResponse(
-            dict.fromkeys(request.partitions, client.LeaderEpochEnd(error))
-        ),
+        "partitions",
+        client.OffsetsForLeaderEpochResponse,
+        client.LeaderEpochEnd,
     ),
-    client.InitProducerIdRequest: Refusal(
-        "InitProducerId", lambda _, error: client.InitProducerIdResponse(error)
+    client.InitProducerIdRequest: _once("InitProducerId", client.InitProducerIdResponse),
+    client.DeleteRecordsRequest: _each(
+        "DeleteRecords", "offsets", client.DeleteRecordsResponse, client.DeletedRecords
     ),
-    client.DeleteRecordsRequest: Refusal(
-        "DeleteRecords",
-        lambda request, error: client.DeleteRecordsResponse(
-            dict.fromkeys(request.offsets, client.DeletedRecords(error))
-        ),
-    ),
-    group.FindCoordinatorRequest: Refusal(
-        "FindCoordinator", lambda _, error: group.FindCoordinatorResponse(error)
-    ),
+    group.FindCoordinatorRequest: _once("FindCoordinator", group.FindCoordinatorResponse),
     group.JoinGroupRequest: Refusal(
         "JoinGroup",
         lambda request, error: group.JoinGroupResponse(error, request.member_id),
     ),
-    group.SyncGroupRequest: Refusal("SyncGroup", lambda _, error: group.SyncGroupResponse(error)),
-    group.HeartbeatRequest: Refusal("Heartbeat", lambda _, error: group.HeartbeatResponse(error)),
+    group.SyncGroupRequest: _once("SyncGroup", group.SyncGroupResponse),
+    group.HeartbeatRequest: _once("Heartbeat", group.HeartbeatResponse),
     group.LeaveGroupRequest: Refusal(
         "LeaveGroup",
         lambda request, error: group.LeaveGroupResponse(
             error, tuple((member, error) for member in request.members)
         ),
     ),
-    group.OffsetCommitRequest: Refusal(
-        "OffsetCommit",
-        lambda request, error: group.OffsetCommitResponse(dict.fromkeys(request.offsets, error)),
-    ),
+    group.OffsetCommitRequest: _each("OffsetCommit", "offsets", group.OffsetCommitResponse, Errors),
     group.OffsetFetchRequest: Refusal("OffsetFetch", _offset_fetch),
-    group.ListGroupsRequest: Refusal(
-        "ListGroups", lambda _, error: group.ListGroupsResponse(error)
-    ),
+    group.ListGroupsRequest: _once("ListGroups", group.ListGroupsResponse),
     group.DescribeGroupsRequest: Refusal(
         "DescribeGroups",
         lambda request, error: group.DescribeGroupsResponse(
             tuple(group.DescribedGroup(error, id_) for id_ in request.group_ids)
         ),
     ),
-    group.DeleteGroupsRequest: Refusal(
-        "DeleteGroups",
-        lambda request, error: group.DeleteGroupsResponse(dict.fromkeys(request.group_ids, error)),
+    group.DeleteGroupsRequest: _each(
+        "DeleteGroups", "group_ids", group.DeleteGroupsResponse, Errors
     ),
-    group.OffsetDeleteRequest: Refusal(
-        "OffsetDelete", lambda _, error: group.OffsetDeleteResponse(error)
-    ),
+    group.OffsetDeleteRequest: _once("OffsetDelete", group.OffsetDeleteResponse),
     admin.CreateTopicsRequest: Refusal(
         "CreateTopics",
         lambda request, error: admin.CreateTopicsResponse(
@@ -146,11 +142,8 @@ REFUSALS: Final[Mapping[type[Any], Refusal]] = {
         "DescribeLogDirs",
         lambda _, error: admin.DescribeLogDirsResponse((admin.LogDirResult("", error),)),
     ),
-    admin.AlterReplicaLogDirsRequest: Refusal(
-        "AlterReplicaLogDirs",
-        lambda request, error: admin.AlterReplicaLogDirsResponse(
-            dict.fromkeys(request.log_dirs, error)
-        ),
+    admin.AlterReplicaLogDirsRequest: _each(
+        "AlterReplicaLogDirs", "log_dirs", admin.AlterReplicaLogDirsResponse, Errors
     ),
     admin.AlterIsrRequest: Refusal("AlterIsr", lambda _, error: admin.AlterIsrResponse(error, {})),
     admin.ControlledShutdownRequest: Refusal("ControlledShutdown", _controlled_shutdown),
