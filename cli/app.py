@@ -33,89 +33,55 @@ if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
 fi"""
 """End of the script for zsh. zsh loads an installed script at the first Tab, and expects that the
 script then completes the line; typer's script only defines a function for the next Tab."""
+
+
+def _tool(help: str) -> Place:
+    return Place(help, "kafka_tools", RawCommand)
+
+
 _COMMANDS = {
     "Run and watch a cluster": {
-        "up": Place("klamm.cli.up", "Run a cluster of simulated brokers over a real ZooKeeper."),
-        "status": Place("klamm.cli.status", "Show controller, brokers, pending work and failures."),
-        "watch": Place("klamm.cli.watch", "Show the status live, with the latest events."),
-        "explain": Place(
-            "klamm.cli.explain", "Explain the state of a partition or the effects of an event."
-        ),
-        "journal": Place("klamm.cli.journal", "Show or follow the journal of a cluster."),
-        "demo": Place(
-            "klamm.cli.demo",
-            "Take a tour: run a cluster, cause two failures, check and replay them.",
-        ),
+        "up": Place("Run a cluster of simulated brokers over a real ZooKeeper."),
+        "status": Place("Show controller, brokers, pending work and failures."),
+        "watch": Place("Show the status live, with the latest events."),
+        "explain": Place("Explain the state of a partition or the effects of an event."),
+        "journal": Place("Show or follow the journal of a cluster."),
+        "demo": Place("Take a tour: run a cluster, cause two failures, check and replay them."),
     },
     "Kafka's tools, as in Kafka 2.8.2": {
-        "topics": Place(
-            "klamm.cli.kafka_tools",
-            "kafka-topics: create, list, describe, alter and delete topics.",
-            RawCommand,
-        ),
-        "reassign-partitions": Place(
-            "klamm.cli.kafka_tools",
-            "kafka-reassign-partitions: move partitions between brokers.",
-            RawCommand,
-        ),
-        "leader-election": Place(
-            "klamm.cli.kafka_tools",
-            "kafka-leader-election: elect preferred or unclean leaders.",
-            RawCommand,
-        ),
-        "configs": Place(
-            "klamm.cli.kafka_tools",
-            "kafka-configs: describe and alter configs of topics and brokers.",
-            RawCommand,
-        ),
-        "log-dirs": Place(
-            "klamm.cli.kafka_tools",
-            "kafka-log-dirs: describe the log directories of brokers.",
-            RawCommand,
-        ),
-        "preferred-replica-election": Place(
-            "klamm.cli.kafka_tools",
-            "kafka-preferred-replica-election: elect preferred leaders (deprecated in Kafka).",
-            RawCommand,
+        "topics": _tool("kafka-topics: create, list, describe, alter and delete topics."),
+        "reassign-partitions": _tool("kafka-reassign-partitions: move partitions between brokers."),
+        "leader-election": _tool("kafka-leader-election: elect preferred or unclean leaders."),
+        "configs": _tool("kafka-configs: describe and alter configs of topics and brokers."),
+        "log-dirs": _tool("kafka-log-dirs: describe the log directories of brokers."),
+        "preferred-replica-election": _tool(
+            "kafka-preferred-replica-election: elect preferred leaders (deprecated in Kafka)."
         ),
     },
     "Clients": {
-        "produce": Place(
-            "klamm.cli.produce", "Produce generated records, or the lines of standard input."
-        ),
-        "consume": Place("klamm.cli.consume", "Consume a topic."),
+        "produce": Place("Produce generated records, or the lines of standard input."),
+        "consume": Place("Consume a topic."),
     },
     "Failures": {
-        "broker": Place(
-            "klamm.cli.broker", "Kill, start, stop, pause, resume, power off and add brokers."
-        ),
+        "broker": Place("Kill, start, stop, pause, resume, power off and add brokers."),
         "controller": Place(
-            "klamm.cli.controller",
-            "Force a controller election; run a controller for Kafka's own brokers.",
+            "Force a controller election; run a controller for Kafka's own brokers."
         ),
-        "network": Place("klamm.cli.network", "Cut, clog, delay and degrade network links."),
-        "disk": Place("klamm.cli.disk", "Inject disk faults."),
-        "zk": Place(
-            "klamm.cli.zk", "Dump, load and protect znodes; kill and pause ZooKeeper servers."
-        ),
-        "drill": Place(
-            "klamm.cli.drill", "Run scripted failures, in simulation or on a real ZooKeeper."
-        ),
-        "hunt": Place("klamm.cli.hunt", "Search for violated invariants with random drills."),
+        "network": Place("Cut, clog, delay and degrade network links."),
+        "disk": Place("Inject disk faults."),
+        "zk": Place("Dump, load and protect znodes; kill and pause ZooKeeper servers."),
+        "drill": Place("Run scripted failures, in simulation or on a real ZooKeeper."),
+        "hunt": Place("Search for violated invariants with random drills."),
     },
     "Plan changes and analyze logs": {
-        "placement": Place(
-            "klamm.cli.placement", "Show where Kafka would place the replicas of a topic."
-        ),
-        "pools": Place("klamm.cli.pools", "Check topics against pools of brokers, and plan moves."),
-        "replay": Place(
-            "klamm.cli.replay", "Reconstruct what happened in a cluster from its logs."
-        ),
+        "placement": Place("Show where Kafka would place the replicas of a topic."),
+        "pools": Place("Check topics against pools of brokers, and plan moves."),
+        "replay": Place("Reconstruct what happened in a cluster from its logs."),
     },
 }
 
 app = typer.Typer(
-    cls=group_class(_COMMANDS),
+    cls=group_class(_COMMANDS, "klamm.cli."),
     help="Run Kafka's ZooKeeper-era control plane, rehearse changes on it, and inject failures.",
     epilog=_EXAMPLES,
     no_args_is_help=True,

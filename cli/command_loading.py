@@ -82,21 +82,23 @@ class RawCommand(TyperCommand):
 
 
 class Place(NamedTuple):
-    """The module that implements a command, and the command's line in the list of commands.
+    """A command's line in the list of commands, and the module that implements the command.
 
     The command is the module's Typer ``app``. If there is none, the command is the function of the
     same name, its class is ``command_class``, and its help ends with the module's ``EXAMPLES``.
-    ``help`` is printed without importing the module.
+    ``help`` is printed without importing the module. Without ``module``, the module has the name of
+    the command.
     """
 
-    module: str
     help: str
+    module: str | None = None
     command_class: type[TyperCommand] = Command
 
 
 class _Commands(Mapping[str, Any]):
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(self, places: Mapping[str, Place], prefix: str) -> None:
         self._places = places
+        self._prefix = prefix
         self._loaded = cache(self._load)
 
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
@@ -112,7 +114,7 @@ class _Commands(Mapping[str, Any]):
 
     def _load(self, name: str) -> TyperCommand | TyperGroup:
         place = self._places[name]
-        module: Any = import_module(place.module)
+        module: Any = import_module(f"{self._prefix}{place.module or name}")
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -181,11 +183,12 @@ class _CommandGroup(typer.Typer):
         return super().command(name, cls=cls or Command, **settings)
 
 
-def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]:
+def group_class(sections: Mapping[str, Mapping[str, Place]], prefix: str) -> type[TyperGroup]:
     """Return a group class for ``typer.Typer(cls=...)`` that imports each command only when it
     runs.
 
     ``sections``: the commands of the group, keyed by the section title in the help, then by name.
+    ``prefix``: the beginning of the names of all their modules.
     """
     places = {name: place for section in sections.values() for name, place in section.items()}
     helps = {
@@ -196,7 +199,7 @@ def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]
     class LazyGroup(CommandGroup):
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
-            self.commands = cast("MutableMapping[str, Any]", _Commands(places))
+            self.commands = cast("MutableMapping[str, Any]", _Commands(places, prefix))
             completion_init()  # typer calls it only for its own --install-completion
 
         def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:

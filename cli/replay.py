@@ -9,23 +9,17 @@ from klamm.cli.replay_ingest import EXAMPLES
 
 _COMMANDS = {
     "Commands": {
-        "run": Place(
-            "klamm.cli.replay_run", "Report what a cluster did: states, elections, reassignments."
-        ),
-        "ingest": Place("klamm.cli.replay_ingest", "Read logs into an event table."),
-        "diff": Place(
-            "klamm.cli.replay_diff", "Compare the final states and histories of two logs."
-        ),
-        "sql": Place("klamm.cli.replay_sql", "Query the events with SQL."),
-        "generate": Place("klamm.cli.replay_generate", "Generate the logs of a synthetic cluster."),
-        "package": Place(
-            "klamm.cli.replay_package", "Package klamm for the workers of a Spark cluster."
-        ),
+        "run": Place("Report what a cluster did: states, elections, reassignments."),
+        "ingest": Place("Read logs into an event table."),
+        "diff": Place("Compare the final states and histories of two logs."),
+        "sql": Place("Query the events with SQL."),
+        "generate": Place("Generate the logs of a synthetic cluster."),
+        "package": Place("Package klamm for the workers of a Spark cluster."),
     }
 }
 
 app = typer.Typer(
-    cls=group_class(_COMMANDS),
+    cls=group_class(_COMMANDS, "klamm.cli.replay_"),
     help="Reconstruct what happened in a cluster from its logs, with DuckDB or Spark.",
     no_args_is_help=True,
     add_completion=False,
