@@ -12,10 +12,9 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import msgspec
 from prometheus_client.registry import Collector
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
@@ -28,16 +27,12 @@ from klamm.cluster.errors import (
     UsageError,
     WrongState,
 )
-from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.quirks import NAMES
 from klamm.cluster.types import host_and_port
 from klamm.cluster.version import klamm_version
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.archive import Archive
 from klamm.runtime.clock import WallClock
 from klamm.runtime.disks import local_disk
-from klamm.runtime.journal import FileJournal
-from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.real.cluster import RealCluster
 from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.answers import AnswerCounts
@@ -47,6 +42,7 @@ from klamm.server.closing import Closing
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.dump_loading import Say, load_dump
+from klamm.server.run_files import new_run_id, run_files, run_start
 from klamm.server.states import KafkaAddresses, Status
 from klamm.server.status import cluster_status
 from klamm.server.zookeeper_guard import ZooKeeperGuard
@@ -61,7 +57,6 @@ from klamm.zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
 ZNODES_A_SECOND = 1_000
-_NO_CONTROLLER = -1
 _BOOTSTRAP_SERVERS = 3
 
 
@@ -147,20 +142,15 @@ class ClusterServer:
             run = RunInfo(run_id, started_ms, klamm_version())
             load_dump(self.config.dump, connect_string, self.config, run, self._say)
         cluster_id = self._claim(connect_string, run_id, started_ms)
-        archive = Archive(self.config.rotation)
-        self._stack.callback(archive.close)
-        journal = FileJournal(
-            self.data_dir.journal,
+        files = run_files(
+            self.data_dir,
+            run_start(run_id, cluster_id, started_ms, self._run_details()),
+            self.config.state_change_level,
+            self.config.rotation,
             is_fsynced=self.config.journal_fsync,
-            archive=archive,
             disk=self._disk,
         )
-        self._stack.callback(journal.close)
-        journal.append([self._run_start(run_id, cluster_id, started_ms)])
-        journal.flush()
-        level = self.config.state_change_level
-        logs = KafkaLogs(self.data_dir.logs, WallClock(), level, archive=archive, disk=self._disk)
-        self._stack.callback(logs.close)
+        journal, logs = self._stack.enter_context(files)
         incarnation = self.data_dir.next_incarnation()
         spec = self.config.spec(run_id, cluster_id, self._segments(), incarnation)
         self.cluster = RealCluster(spec, connect_string, journal, logs, self.fail, self._disk)
@@ -336,10 +326,9 @@ class ClusterServer:
         for broker_id in others:
             self.cluster.begin_candidacy(broker_id)
 
-    def _run_start(self, run_id: str, cluster_id: str, started_ms: int) -> JournalRow:
+    def _run_details(self) -> dict[str, Any]:
         config = self.config
-        detail = {
-            "klamm_version": klamm_version(),
+        return {
             "brokers": len(config.broker_ids),
             "from_dump": None if config.dump is None else config.dump.source,
             "racks": config.racks,
@@ -349,17 +338,6 @@ class ClusterServer:
             "quirks": [name for name, field in NAMES.items() if getattr(config.quirks, field)],
             "seed": config.seed,
         }
-        return JournalRow(
-            SCHEMA_VERSION,
-            run_id,
-            started_ms,
-            0,
-            _NO_CONTROLLER,
-            0,
-            Kind.RUN_START,
-            cluster_id=cluster_id,
-            detail=msgspec.json.encode(detail).decode(),
-        )
 
     # -- status
 
@@ -417,9 +395,3 @@ def _brokers_with_sessions(client: KafkaZkClient) -> list[int]:
 
 def _joined(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
-
-
-def new_run_id(started_ms: int) -> str:
-    """Return a unique run id; the order of run ids is the order of their start times."""
-    started = datetime.fromtimestamp(started_ms / 1000, UTC)
-    return f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"

@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
@@ -26,24 +24,19 @@ from klamm.cluster.errors import (
     UsageError,
     WrongState,
 )
-from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.types import EndPoint
-from klamm.cluster.version import klamm_version
 from klamm.placement.pools import Pools
-from klamm.runtime.archive import Archive, Rotation
 from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import FileJournal
-from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.real.cluster import RealCluster
 from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
-from klamm.server.cluster_server import new_run_id
 from klamm.server.data_dir import DataDir
 from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
 from klamm.server.own_replicas import OwnReplicas, own_replicas
 from klamm.server.remote_brokers import remote_brokers_driven
+from klamm.server.run_files import new_run_id, run_files, run_start
 from klamm.wire.broker_connection import check_brokers
 from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
 from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
@@ -233,17 +226,10 @@ class ControllerServer:
         check_rack(joined.brokers, config.rack)
         end_points = secured(config.listeners, joined.brokers)
         listeners, security = self._security(end_points, joined)
-        clock = WallClock()
-        started_ms = clock.now_ms()
-        archive = Archive(Rotation())
-        self._stack.callback(archive.close)
-        journal = FileJournal(data_dir.journal, archive=archive)
-        self._stack.callback(journal.close)
+        started_ms = WallClock().now_ms()
         run_id = new_run_id(started_ms)
-        journal.append([_run_start(config, run_id, joined.cluster_id, started_ms)])
-        journal.flush()
-        logs = KafkaLogs(data_dir.logs, clock, _LOG_LEVEL, archive=archive)
-        self._stack.callback(logs.close)
+        start = run_start(run_id, joined.cluster_id, started_ms, _run_details(config))
+        journal, logs = self._stack.enter_context(run_files(data_dir, start, _LOG_LEVEL))
         spec = config.spec(run_id, joined.cluster_id, end_points)
         self.cluster = RealCluster(spec, config.zookeeper, journal, logs, self._on_failure)
         self._stack.callback(self.cluster.close)
@@ -333,24 +319,10 @@ def _listener(end_point: EndPoint, config: ListenerConfig) -> Listener:
     return Listener(end_point.listener_name, lambda _: place, security)
 
 
-def _run_start(
-    config: ControllerServerConfig, run_id: str, cluster_id: str, started_ms: int
-) -> JournalRow:
-    detail = {
-        "klamm_version": klamm_version(),
+def _run_details(config: ControllerServerConfig) -> dict[str, Any]:
+    return {
         "controller": config.broker_id,
         "session_timeout_ms": config.session_timeout_ms,
         "config": config.config,
         "takes_over": config.takes_over,
     }
-    return JournalRow(
-        SCHEMA_VERSION,
-        run_id,
-        started_ms,
-        0,
-        -1,
-        0,
-        Kind.RUN_START,
-        cluster_id=cluster_id,
-        detail=msgspec.json.encode(detail).decode(),
-    )
