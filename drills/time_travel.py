@@ -228,25 +228,12 @@ def parse_moment(text: str, drill: Drill) -> TimePoint:
     missing = Existing(drill.cluster, drill.steps).first_missing(reader.mentions)
     if missing is not None:
         raise reader.error(*missing)
-    return TimePoint(text, lambda timeline: _next_row(timeline, trigger), trigger)
+    return TimePoint(text, lambda timeline: trigger.next_occurrence(timeline.driver), trigger)
 
 
 def _at_place(place: TimelinePlace) -> TimePoint:
     what = f"{place.at_ms / 1000:.3f} s"
     return TimePoint(what, lambda at: lambda: at.place >= place, at_ms=place.at_ms)
-
-
-def _next_row(timeline: Timeline, trigger: OnRow) -> Stop:
-    """Return a condition that holds once a new row of the journal has the values of a trigger."""
-    rows, seen, is_found = timeline.driver.rows, len(timeline.driver.rows), False
-
-    def is_written() -> bool:
-        nonlocal seen, is_found
-        new, seen = rows[seen:], len(rows)
-        is_found = is_found or any(matches_row(row, trigger.row) for row in new)
-        return is_found
-
-    return is_written
 
 
 class _Fork(NamedTuple):

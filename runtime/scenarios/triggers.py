@@ -7,7 +7,7 @@ just before another step (AtStep) runs in its turn.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -89,6 +89,10 @@ class OnRow(Trigger, frozen=True):
     row: Mapping[str, Any]
 
     def wait(self, driver: ScenarioDriver, began: Instant) -> None:
+        driver.run_until(self.next_occurrence(driver), math.inf)
+
+    def next_occurrence(self, driver: ScenarioDriver) -> Callable[[], bool]:
+        """Return a condition that holds once a new row of the journal has the values."""
         seen, is_found = len(driver.rows), False
 
         def is_written() -> bool:
@@ -98,7 +102,7 @@ class OnRow(Trigger, frozen=True):
             is_found = is_found or any(matches_row(row, self.row) for row in new)
             return is_found
 
-        driver.run_until(is_written, math.inf)
+        return is_written
 
 
 class AtBreakpoint(Trigger, frozen=True):
