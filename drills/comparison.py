@@ -10,8 +10,8 @@ import msgspec
 from klamm.drills.run import Verdict
 from klamm.drills.text import OUTCOME_WORDS
 from klamm.drills.worlds import World
+from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.zk.kafka_zk_client import KafkaZkClient
 
 OF_WORLDS: Final = (World.SIMULATION, World.KAFKA_WITH_KLAMM, World.KAFKA)
 """The worlds that are compared."""
@@ -41,11 +41,8 @@ class WorldResult(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, verdict: Verdict, driver: ScenarioDriver) -> WorldResult:
         """Return the result of a run that has just ended."""
-        zk = KafkaZkClient(driver.store)
-        topics = zk.get_topic_assignments(sorted(zk.get_all_topics_in_cluster())).values
-        partitions = sorted(tp for topic in topics.values() for tp in topic.assignment)
         states = {}
-        for tp, state in zk.get_partition_states(partitions).values.items():
+        for tp, state in StoredCluster.read(driver.store).states.items():
             one = state.leader_and_isr
             states[str(tp)] = PartitionEnd(one.leader, one.leader_epoch, tuple(sorted(one.isr)))
         return cls(verdict, states=states)

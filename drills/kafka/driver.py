@@ -24,11 +24,11 @@ from klamm.cluster.types import (
 )
 from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
 from klamm.runtime.checks.admin_history import RecordedStore
+from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.rotated_files import LogLines
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
-from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult
 from klamm.zk.znodes import BrokerIdsZNode
 
@@ -131,9 +131,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
         """Return the assignments in ZooKeeper, or None if there is no controller."""
         if not self.cluster.has_controller():
             return None
-        zk = KafkaZkClient(self.store)
-        topics = zk.get_topic_assignments(sorted(zk.get_all_topics_in_cluster())).values
-        return {tp: one for topic in topics.values() for tp, one in topic.assignment.items()}
+        return StoredCluster.read(self.store).assignments
 
     def hosted_partitions(self, broker_id: int) -> list[str] | None:
         """Return the partitions in a broker's log directories, or None if it does not respond."""
@@ -149,12 +147,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return how the metadata of the running brokers differs from ZooKeeper."""
-        zk = KafkaZkClient(self.store)
-        topics = sorted(zk.get_all_topics_in_cluster())
-        assignments = zk.get_topic_assignments(topics).values
-        partitions = [tp for one in assignments.values() for tp in one.assignment]
-        states = zk.get_partition_states(partitions).values
-        found: list[str] = []
+        states, found = StoredCluster.read(self.store).states, list[str]()
         for broker_id in sorted(set(self.cluster.nodes) - self.cluster.paused_broker_ids):
             try:
                 metadata = self.cluster.ask(broker_id, MetadataRequest())
