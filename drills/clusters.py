@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -172,9 +173,14 @@ def start_of(cluster: DrillCluster, place: str) -> Step:
     )
 
 
+def assignment_text(replicas: Iterable[Iterable[int]]) -> str:
+    """Return the replicas of a topic's partitions as ``--replica-assignment`` takes them."""
+    return ",".join(":".join(map(str, ids)) for ids in replicas)
+
+
 def creation_of(topic: DrillTopic) -> Step:
     """Return the step that creates a topic."""
-    assignment = ",".join(":".join(map(str, replicas)) for replicas in topic.replicas)
+    assignment = assignment_text(topic.replicas)
     configs = [
         word for name, value in topic.configs.items() for word in ("--config", f"{name}={value}")
     ]

@@ -61,6 +61,12 @@ class Draw:
         ids = [n for n in range(self.cluster.brokers) if n not in self.down | self.paused]
         return self.rng.choice(ids or list(range(self.cluster.brokers)))
 
+    def ending(self) -> int:
+        """Return the id of a random broker that the step ends."""
+        broker = self.up()
+        self.down.add(broker)
+        return broker
+
     def topic(self) -> str:
         """Return the name of a random topic."""
         return self.rng.choice(list(self.cluster.topics))

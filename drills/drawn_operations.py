@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from klamm.drills.clusters import assignment_text
 from klamm.drills.drawn_cluster import Draw, Fault, flow, wait
 
 
@@ -82,9 +83,12 @@ def _create_topic(draw: Draw) -> str:
     topic = draw.rng.choice(draw.cluster.deletable)
     count = len(draw.cluster.topics[topic])
     # Kafka's tool refuses partitions with different replication factors.
-    replicas = ",".join([":".join(map(str, draw.replicas()))] * count)
-    args = f"--create --topic {topic} --replica-assignment {replicas}"
-    return f"run: 'topics --zookeeper {{zk}} {args}'"
+    return f"run: '{_creation(topic, [draw.replicas()] * count)}'"
+
+
+def _creation(topic: str, replicas: list[list[int]]) -> str:
+    words = f"--create --topic {topic} --replica-assignment {assignment_text(replicas)}"
+    return f"topics --zookeeper {{zk}} {words}"
 
 
 def create_new_topic(draw: Draw) -> str:
@@ -93,8 +97,7 @@ def create_new_topic(draw: Draw) -> str:
     replicas = draw.replicas()
     if draw.down and draw.rng.random() < 0.5:
         replicas = [draw.rng.choice(sorted(draw.down))]
-    listed = ":".join(map(str, replicas))
-    create = f"topics --zookeeper {{zk}} --create --topic {topic} --replica-assignment {listed}"
+    create = _creation(topic, [replicas])
     if draw.rng.random() < 0.5:
         return f"run: '{create}'"
     return f"steps: [{{run: '{create}'}}, {{{_elect_of(f'{topic}-0')}}}]"
@@ -122,7 +125,7 @@ def _at_once(draw: Draw) -> str:
 
 def _call_create(draw: Draw) -> str:
     topic = draw.rng.choice(draw.cluster.deletable)
-    replicas = ",".join([":".join(map(str, draw.replicas()))] * draw.rng.randrange(1, 4))
+    replicas = assignment_text([draw.replicas()] * draw.rng.randrange(1, 4))
     return _tool(f"topics --create --topic {topic} --replica-assignment {replicas}")
 
 
@@ -238,7 +241,6 @@ def _delete_znodes(draw: Draw) -> str:
         for path in (f"{root}/partitions/{number}/state", f"{root}/partitions/{number}")
     ]
     paths += [f"{root}/partitions", root, f"/config/topics/{topic}"]
-    replicas = ",".join(":".join(map(str, ids)) for ids in partitions)
-    create = f"topics --zookeeper {{zk}} --create --topic {topic} --replica-assignment {replicas}"
+    create = _creation(topic, partitions)
     deletion = f"delete_znode: [{', '.join(paths)}]"
     return f"{{steps: [{{{deletion}}}, {{wait: 2s}}, {{run: '{create}'}}, {{wait: 2s}}]}}"

@@ -26,15 +26,7 @@ from klamm.drills.drawn_operations import (
 def _kill(draw: Draw) -> str:
     if draw.rng.random() < 0.5:
         return f"kill: {draw.broker()}"
-    broker = draw.up()
-    draw.down.add(broker)
-    return f"kill: {broker}"
-
-
-def _stop(draw: Draw) -> str:
-    broker = draw.up()
-    draw.down.add(broker)
-    return f"stop: {broker}"
+    return f"kill: {draw.ending()}"
 
 
 def _start(draw: Draw) -> str:
@@ -189,12 +181,6 @@ def _slow_disk(draw: Draw) -> str:
     return f"slow_disk: {{broker: {draw.up()}, bytes_per_s: {draw.rng.choice((100, 1000, 10000))}}}"
 
 
-def _power_off(draw: Draw) -> str:
-    broker = draw.up()
-    draw.down.add(broker)
-    return f"power_off: {broker}"
-
-
 _EVENTS: Final[tuple[tuple[str, tuple[Fault, ...]], ...]] = (
     ("AlterIsrReceived", (_kill, _start)),
     ("ApiPartitionReassignment", (reassign, cancel)),
@@ -240,7 +226,7 @@ def _of_links(draw: Fault) -> DrawnFault:
 
 FAULTS: Final = {
     "kill": DrawnFault(_kill, (_start,)),
-    "stop": DrawnFault(_stop, (_start,)),
+    "stop": DrawnFault(lambda draw: f"stop: {draw.ending()}", (_start,)),
     "pause": DrawnFault(_pause, (_resume,), is_silent=True),
     "isolate": DrawnFault(_isolate, (_word("heal_network"),)),
     "network": DrawnFault(_degrade, (_word("heal_network"),)),
@@ -274,7 +260,9 @@ FAULTS: Final = {
         lambda draw: reassign_to_paused(draw, draw.partition()), (_resume,), is_silent=True
     ),
     "phase": DrawnFault(_in_a_reassignment, (_resume, _start), is_silent=True, is_lasting=True),
-    "power-off": DrawnFault(_power_off, (_start,), is_lasting=True, is_default=False),
+    "power-off": DrawnFault(
+        lambda draw: f"power_off: {draw.ending()}", (_start,), is_lasting=True, is_default=False
+    ),
 }
 """The kinds of faults, keyed by their names on the command line."""
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow, Kind
+from klamm.drills.clusters import assignment_text
 from klamm.statemachines.partition_state import PartitionState
 
 _NOTICED_AFTER_MS: Final = 3_000
@@ -99,7 +100,7 @@ class _Recorder:
                 if topic in self._deleting:
                     self._deleting.remove(topic)
                     self._add(row.t_ms, f"until: {{deleted: {_scalar(topic)}}}")
-                replicas = ",".join(":".join(map(str, one)) for one in self._assignment(topic))
+                replicas = assignment_text(self._assignment(topic))
                 words = f"--create --topic {topic} --replica-assignment {replicas}"
                 self._add(row.t_ms, f"run: topics --zookeeper {{zk}} {words}")
             case Kind.TOPIC_DELETION_STARTED if topic not in self._deleting:

@@ -20,6 +20,7 @@ from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.cluster.version import klamm_version
 from klamm.drills.actions import ACTIONS
+from klamm.drills.clusters import assignment_text
 from klamm.drills.language import parse_drill
 from klamm.drills.page import Headline, run_page
 from klamm.drills.reading import DrillReader
@@ -210,8 +211,7 @@ class ScriptedCluster(Actions):
             factor = 1 if replication_factor is None else replication_factor
             command += ["--partitions", str(count), "--replication-factor", str(factor)]
         else:
-            assignment = ",".join(":".join(map(str, one)) for one in replicas)
-            command += ["--replica-assignment", assignment]
+            command += ["--replica-assignment", assignment_text(replicas)]
         for name, value in (config or {}).items():
             command += ["--config", f"{name}={value}"]
         self._step("create_topic", {"run": command})
