@@ -33,12 +33,11 @@ from klamm.report.values import (
     Table,
     Tone,
 )
+from klamm.runtime.action_target import DEAD, RUNNING
 from klamm.runtime.journal_text import EventNames, controller_text, summary_text
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.trace import (
-    DEAD,
     NO_SESSION,
-    RUNNING,
     BrokerState,
     Leadership,
     RunTrace,

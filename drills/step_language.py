@@ -62,7 +62,9 @@ class StepCompiler:
         reader = self._reader
         if isinstance(node, yaml.ScalarNode):
             # An action without a value may be a plain word instead of a mapping.
-            kind = self._action_kind(node, reader.text(node, "a step"))
+            kind = reader.text(node, "a step")
+            if kind not in ACTIONS:
+                raise reader.unknown(node, "step", kind, ACTIONS)
             nothing = yaml.ScalarNode("", "", node.start_mark)
             return (Step(kind, ACTIONS[kind].read(reader, nothing), (), reader.place(node)),)
         fields = reader.fields(node, "a step", (*ACTIONS, *STEP_WORDS))
@@ -184,16 +186,12 @@ class StepCompiler:
                 fields["within"].key, "'within' is the timeout of 'until', which is missing here"
             )
         of_action = slice(mentioned, len(reader.mentions))
-        checks = self._checks(fields, is_answered=_answers(actions))
+        is_answered = any(isinstance(action, ANSWERED) for action in actions)
+        checks = self._checks(fields, is_answered=is_answered)
         if _expects_refusal(checks):
             del reader.mentions[of_action]
         place = reader.place(fields[words[0]].key if words else node)
         return Step(self._step_name(fields, words), actions, checks, place)
-
-    def _action_kind(self, node: yaml.Node, word: str) -> str:
-        if word not in ACTIONS:
-            raise self._reader.unknown(node, "step", word, ACTIONS)
-        return word
 
     def _step_name(self, fields: dict[str, YamlEntry], words: list[str]) -> str:
         reader = self._reader
@@ -310,10 +308,6 @@ def _with_suffix(step: Step, suffix: str) -> Step:
         tuple(_with_suffix(inner, suffix) for inner in branch) for branch in step.branches
     )
     return msgspec.structs.replace(step, name=step.name + suffix, branches=branches)
-
-
-def _answers(actions: Iterable[Action]) -> bool:
-    return any(isinstance(action, ANSWERED) for action in actions)
 
 
 def _expects_refusal(checks: Iterable[StepCheck | Quiesce]) -> bool:

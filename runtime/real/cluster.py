@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -435,14 +435,12 @@ class RealCluster:
             "controllers": [c.status() for _, r in nodes if (c := r.node.controller) is not None],
         }
 
-    @contextlib.contextmanager
-    def broker_thread_paused(self) -> Iterator[None]:
+    def broker_thread_paused(self) -> contextlib.AbstractContextManager[None]:
         """Context manager that pauses the processing of broker events while its body runs.
 
         This gives the body a consistent view of several brokers.
         """
-        with self._hub.held():
-            yield
+        return self._hub.held()
 
     def _detach(self, broker_id: int, running: RunningNode) -> None:
         for role in ("broker", "controller"):

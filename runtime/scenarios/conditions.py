@@ -190,10 +190,9 @@ def _are_at_least(seen: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
 
 def _partition_state(view: ClusterView, topic_partition: str) -> str | None:
     context = view.driver.controller_context()
-    topic, _, partition = topic_partition.rpartition("-")
     if context is None:
         return None
-    state = context.partition_states.get(TopicPartition(topic, int(partition)))
+    state = context.partition_states.get(partition_of(topic_partition))
     return None if state is None else str(state.value)
 
 

@@ -14,6 +14,7 @@ from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequ
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import ControlRequest, Message
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.action_target import DEAD, PAUSED, RUNNING
 from klamm.runtime.checks.observations import decode_state
 from klamm.runtime.checks.watching import STATE_PATH
 from klamm.runtime.cluster import Cluster
@@ -28,9 +29,6 @@ MOST_EVENTS: Final = 5_000
 MOST_QUEUED: Final = 100
 MOST_STATES: Final = 500
 """How many of the last events, queued requests, and states of each broker a trace keeps."""
-RUNNING: Final = "running"
-PAUSED: Final = "paused"
-DEAD: Final = "dead"
 NO_SESSION: Final = "no session"
 _DATA: Final = (FetchRequest, FetchResponse, ProduceRequest, ProduceResponse)
 

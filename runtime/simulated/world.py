@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.constant_rate.connections import CertainConnections
@@ -47,19 +47,10 @@ from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.zk.memory_store import Crashed, LostReply, MemoryStore
 from klamm.zk.store import ReadOp, Transaction
 
+if TYPE_CHECKING:
+    from klamm.runtime.checks.watching import Watcher
+
 OpenLog = Callable[[int, Clock], StateChangeLog]
-
-
-class ActorObserver(Protocol):
-    """Interface of an object that is called before and after an actor runs."""
-
-    def before(self, actor: Actor) -> None:
-        """Called before an actor begins or continues an event."""
-        ...
-
-    def after(self, actor: Actor) -> None:
-        """Called after an actor has finished or suspended an event."""
-        ...
 
 
 @dataclass
@@ -111,7 +102,7 @@ class SimulatedWorld(RunLoop):
         self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
         self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._send_event)
         self.on_crash = self.kill
-        self.observer: ActorObserver | None = None
+        self.observer: Watcher | None = None
         self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []
