@@ -11,6 +11,7 @@ import typer
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker, complete_log_dir
+from klamm.cli.options import print_lines
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
@@ -71,8 +72,7 @@ def add(
     """
     with waiting("the new broker to register"):
         answer = client.post("/brokers", {"id": broker_id, "rack": rack})
-    for line in rack_warning(answer["id"], client.get("/brokers")["brokers"]):
-        typer.echo(line, err=True)
+    print_lines(rack_warning(answer["id"], client.get("/brokers")["brokers"]), err=True)
     return answer, f"broker {answer['id']} is registered"
 
 

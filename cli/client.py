@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from klamm.admin.command_result import ErrorAnswer
 from klamm.admin.failures import admin_error
 from klamm.cli.waiting import waiting
 from klamm.cluster import errors
@@ -45,19 +46,6 @@ TIMEOUT_S: Final = 120.0
 _CONNECT_TIMEOUT_S: Final = 5.0
 _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")
 _UP_HINT: Final = "klamm up --brokers 3 starts a cluster"
-
-
-class _ErrorBody(msgspec.Struct):
-    message: str
-    error: str = "KlammError"
-    code: str | None = None
-    hint: str | None = None
-    definite: bool = True
-    retriable: bool = False
-
-
-class _ErrorAnswer(msgspec.Struct):
-    error: _ErrorBody
 
 
 class ServerUnavailable(EnvironmentProblem):
@@ -272,7 +260,7 @@ def answered_error(answer: bytes) -> KlammError:
 
     Raises msgspec.DecodeError if the response is not from a klamm server.
     """
-    body = msgspec.json.decode(answer, type=_ErrorAnswer).error
+    body = msgspec.json.decode(answer, type=ErrorAnswer).error
     kind = getattr(errors, body.error, KlammError)
     error: KlammError
     if body.code is not None:

@@ -46,7 +46,7 @@ from klamm.cli.drill_world import (
     world_options,
 )
 from klamm.cli.errors import NOT_DETERMINISTIC
-from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json
+from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json, print_lines
 from klamm.cli.running import ending_signals_raise, own_log, work_folder, write_file
 from klamm.cli.waiting import running_step, waiting
 from klamm.cluster.errors import UsageError
@@ -436,5 +436,4 @@ class _Runs:
 
     def _say(self, *lines: str) -> None:
         if not self._quiet:
-            for line in lines:
-                typer.echo(line)
+            print_lines(lines)

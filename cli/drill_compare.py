@@ -11,7 +11,7 @@ import typer
 
 from klamm.cli.connect import security_of
 from klamm.cli.drill_world import DRILLS, WORLD_NAMES, check_options, why_left_out
-from klamm.cli.options import AsJson, print_json
+from klamm.cli.options import AsJson, print_json, print_lines
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import KlammError
@@ -66,8 +66,7 @@ def compare(
         for drill in found:
             results.append({world: _result(drill, one) for world, one in worlds.items()})
             if not json:
-                for line in summary(drill.name, results[-1]):
-                    typer.echo(line)
+                print_lines(summary(drill.name, results[-1]))
     if json:
         print_json([_values(one, of) for one, of in zip(found, results, strict=True)])
     raise typer.Exit(int(any(map(differences, results))))

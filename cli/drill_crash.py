@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from klamm.cli.completion import complete_drill
-from klamm.cli.options import AsJson, Jobs, QuirkNames, Seed, comma_separated, print_json
+from klamm.cli.options import AsJson, Jobs, QuirkNames, Seed, comma_separated, print_result
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -86,11 +86,7 @@ def crash(
                     report.add(result)
         finally:
             STATUS_LINE.erase()
-    if json:
-        print_json(report.values())
-    else:
-        for line in report.table():
-            typer.echo(line)
+    print_result(json, report.values(), report.table())
     raise typer.Exit(int(report.outcome))
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, print_json
+from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, print_json, print_lines
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -101,8 +101,7 @@ def explore(
         end = f"; inconclusive: stopped at --max-states {max_states}"
         typer.echo(_summary(progress, seconds) + (end if outcome is Outcome.INCONCLUSIVE else ""))
         if progress.violation is not None:
-            for line in _violation_lines(values):
-                typer.echo(line)
+            print_lines(_violation_lines(values))
     raise typer.Exit(int(outcome))
 
 

@@ -21,7 +21,7 @@ import typer
 
 from klamm.cli.errors import print_error
 from klamm.cli.explain import explain_subject, explained_lines
-from klamm.cli.options import print_json
+from klamm.cli.options import print_json, print_lines
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.status import state_lines
 from klamm.cli.waiting import waiting
@@ -197,8 +197,7 @@ class _Screen:
         self._echo(state_lines(_status(self._travel.timeline)))
 
     def _echo(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            typer.echo(harmless_line(line))
+        print_lines(map(harmless_line, lines))
 
 
 class _Session(cmd.Cmd):

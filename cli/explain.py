@@ -21,7 +21,7 @@ from klamm.cli.explanations.explain import Chosen, Explained, explain_event, exp
 from klamm.cli.explanations.linked_events import Cause, ExplainedRow, LinkedEvent
 from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
-from klamm.cli.options import AsJson, print_json
+from klamm.cli.options import AsJson, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
@@ -115,11 +115,9 @@ def explain(
         explained = explain_subject(subject, rows.lines, show_all, at)
     if explained.is_of_earlier_run:
         typer.echo(f"warning: {explained.subject} {EARLIER_RUN}", err=True)
-    if json:
-        print_json({"journal": rows.origin, **as_json(explained)})
-        return
-    for line in (rows.origin.text, *explained_lines(explained)):
-        typer.echo(harmless_line(line))
+    values = {"journal": rows.origin, **as_json(explained)}
+    lines = (rows.origin.text, *explained_lines(explained))
+    print_result(json, values, map(harmless_line, lines))
 
 
 def explain_subject(

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from klamm.cli.completion import complete_fault
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, finite, print_json
+from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, finite, print_result
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -223,10 +223,9 @@ class _Report:
     def print(self) -> None:
         """Print the counts, and as JSON also the violations."""
         STATUS_LINE.erase()
-        if self._quiet:
-            print_json(self.values())
-        else:
-            typer.echo(self.counts() if self._seeds else "no seed was run")
+        print_result(
+            self._quiet, self.values(), [self.counts() if self._seeds else "no seed was run"]
+        )
 
     def values(self) -> dict[str, Any]:
         """Return the counts and violations as plain values, for JSON."""

@@ -13,6 +13,7 @@ import typer
 
 from klamm.cli.client import ServerClient, find_server, server_variable
 from klamm.cli.command_loading import command_group
+from klamm.cli.options import print_lines
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import JOURNAL_FILE
@@ -100,8 +101,7 @@ def tail(
     part = source.last(count)
     while True:
         warnings.show(part)
-        for line in part.lines:
-            typer.echo(line.decode() if json else row_line(line, names))
+        print_lines(line.decode() if json else row_line(line, names) for line in part.lines)
         if not follow:
             return
         if not part.lines:

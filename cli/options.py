@@ -61,6 +61,20 @@ def print_json(value: object) -> None:
     typer.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
+def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print lines to standard output, or to standard error if ``err``."""
+    for line in lines:
+        typer.echo(line, err=err)
+
+
+def print_result(as_json: bool, value: object, lines: Iterable[str]) -> None:
+    """Print the result of a command: as indented JSON, or as lines of text."""
+    if as_json:
+        print_json(value)
+    else:
+        print_lines(lines)
+
+
 def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:
     """Return rows as lines of aligned columns; the first row is the heading."""
     cells = [[harmless_line(str(cell)) for cell in row] for row in rows]

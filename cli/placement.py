@@ -22,7 +22,7 @@ from rich.text import Text
 
 from klamm.cli.command_loading import command_group
 from klamm.cli.console import HarmlessConsole
-from klamm.cli.options import table_lines
+from klamm.cli.options import print_lines, table_lines
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import AdminError, UsageError
 from klamm.placement.assign import (
@@ -239,8 +239,7 @@ def _print_text(placed: Placement) -> None:
     start = f"Start index: {placed.start_index}  Next replica shift: {placed.next_replica_shift}"
     console = HarmlessConsole(file=sys.stdout, highlight=False)
     if not console.is_terminal:
-        for line in (where, start + seed):
-            typer.echo(line)
+        print_lines((where, start + seed))
         for section in _sections(placed):
             _print_plain(section)
         return
@@ -256,8 +255,7 @@ def _print_text(placed: Placement) -> None:
 
 def _print_plain(section: TextTable) -> None:
     typer.echo(f"\n{section.title}")
-    for line in table_lines([section.columns, *section.rows]):
-        typer.echo(line)
+    print_lines(table_lines([section.columns, *section.rows]))
 
 
 def _sections(placed: Placement) -> list[TextTable]:

@@ -25,7 +25,7 @@ from klamm.admin.yaml_reader import read_text
 from klamm.cli.command_loading import command_group
 from klamm.cli.connect import open_store, zookeeper_of
 from klamm.cli.errors import FINDINGS, INCONCLUSIVE
-from klamm.cli.options import AsJson, print_json, table_lines
+from klamm.cli.options import AsJson, print_json, print_lines, table_lines
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
@@ -100,8 +100,7 @@ def show(
     if json:
         print_json(_shown_as_json(declared, found))
         return
-    for line in _broker_lines(declared, found):
-        typer.echo(line)
+    print_lines(_broker_lines(declared, found))
     typer.echo("\nThe first pattern that matches the whole name of a topic selects its pool:")
     topics = Counter[str]()
     if found is not None:
@@ -112,8 +111,7 @@ def show(
         [rule.pattern, rule.pool, *([topics[rule.pattern]] if found else [])]
         for rule in declared.rules
     ]
-    for line in table_lines([heading, *rows]):
-        typer.echo(line)
+    print_lines(table_lines([heading, *rows]))
     if found is not None:
         free = topics_without_pool(declared, found.placement)
         typer.echo(f"\nTopics without a pool: {', '.join(free) or 'none'}")
@@ -157,8 +155,7 @@ def check(
             }
         )
     else:
-        for violation in broken:
-            typer.echo(violation.text)
+        print_lines(violation.text for violation in broken)
         typer.echo(
             f"{counted(len(broken), 'violation')}, {counted(len(placement.topics()), 'topic')},"
             f" {counted(len(placement.partitions), 'partition')}"
@@ -222,10 +219,9 @@ def plan(
     else:
         typer.echo(format_reassignment({move.partition: move.new for move in moves}, {}))
         typer.echo(_summary(moves), err=True)
-        for one in unplanned:
-            typer.echo(f"not planned: {one.partition}: {one.reason}", err=True)
-    for line in _stuck(moves, placement):
-        typer.echo(line, err=True)
+        reasons = (f"not planned: {one.partition}: {one.reason}" for one in unplanned)
+        print_lines(reasons, err=True)
+    print_lines(_stuck(moves, placement), err=True)
     if unplanned:
         raise typer.Exit(FINDINGS)
 
@@ -246,8 +242,7 @@ def _read(
         place = zookeeper_of(zookeeper, server, data_dir)
         with open_store(place) as store, waiting("the topics to be read"):
             found = read_cluster(store)
-    for warning in found.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+    print_lines((f"warning: {warning}" for warning in found.warnings), err=True)
     return found
 
 

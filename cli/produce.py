@@ -22,7 +22,7 @@ from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import ClientProgress, not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.completion import complete_partition_id, complete_topic, word_completion
 from klamm.cli.errors import FAILED
-from klamm.cli.options import AsJson, finite, print_json
+from klamm.cli.options import AsJson, finite, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cluster.errors import Interrupted, UsageError
@@ -322,13 +322,11 @@ def _record(line: str, number: int, key_separator: str | None) -> dict[str, Any]
 
 def _show(status: dict[str, Any], took_s: float, json: bool) -> None:
     rate = status["acknowledged"] / took_s if took_s else 0.0
-    if json:
-        print_json({**status, "took_ms": round(took_s * 1000), "records_per_s": round(rate, 1)})
-        return
+    values = {**status, "took_ms": round(took_s * 1000), "records_per_s": round(rate, 1)}
     doubt = f", {status['in_doubt']} in doubt" if status["in_doubt"] else ""
-    typer.echo(
+    head = (
         f"{status['acknowledged']} records acknowledged, {status['failed']} failed{doubt}; "
         f"{rate_text(rate)} records/s"
     )
-    for line in (*offsets_lines(status["offsets"]), *not_acknowledged_lines(status)):
-        typer.echo(line)
+    lines = (head, *offsets_lines(status["offsets"]), *not_acknowledged_lines(status))
+    print_result(json, values, lines)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Concatenate
 import typer
 
 from klamm.cli.client import SERVER_VARIABLE, ServerClient, find_server
-from klamm.cli.options import AsJson, option, print_json, take_options
+from klamm.cli.options import AsJson, option, print_result, take_options
 
 Server = Annotated[
     str | None,
@@ -42,10 +42,7 @@ def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Call
     @wraps(ask)
     def command(server: str | None, data_dir: Path | None, json: bool, **given: Any) -> None:
         answer, text = ask(find_server(server, data_dir), **given)
-        if json:
-            print_json(answer)
-        else:
-            typer.echo(text)
+        print_result(json, answer, [text])
 
     take_options(command, ask, _SERVER_OPTIONS)
     return command

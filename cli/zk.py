@@ -22,7 +22,7 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_zookeeper_server
 from klamm.cli.connect import open_session, security_of, zookeeper_of
-from klamm.cli.options import AsJson, table_lines
+from klamm.cli.options import AsJson, print_lines, table_lines
 from klamm.cli.server_options import Answered, DataDirectory, Server, asks_server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -240,8 +240,7 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
 
 def _print_outcome(outcome: dict[str, object], as_json: bool, *lines: str) -> None:
     """Print the outcome as JSON or as lines of text."""
-    for line in [msgspec.json.encode(outcome).decode()] if as_json else lines:
-        typer.echo(line)
+    print_lines([msgspec.json.encode(outcome).decode()] if as_json else lines)
 
 
 @app.command("servers", epilog=_SERVERS_EXAMPLES)

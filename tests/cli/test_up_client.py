@@ -196,9 +196,9 @@ def test_reasons(error: Exception, reason: str) -> None:
 
 @pytest.mark.parametrize("facts", [{"hint": "h"}, {"definite": False}, {"retriable": True}])
 def test_what_is_known_of_an_error_comes_with_it(facts: dict[str, object]) -> None:
-    described = {"error": "Refused", "message": "m", **facts}
-    error = answered_error(msgspec.json.encode({"error": described}))
     plain = {"hint": None, "definite": True, "retriable": False}
+    described = {"error": "Refused", "code": None, "message": "m", **plain, **facts}
+    error = answered_error(msgspec.json.encode({"error": described}))
     assert {name: getattr(error, name) for name in plain} == {**plain, **facts}
 
 
