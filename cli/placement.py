@@ -24,6 +24,7 @@ from klamm.cli.command_loading import command_group
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import print_lines, table_lines
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import AdminError, UsageError
 from klamm.placement.assign import (
     Assignment,
@@ -204,7 +205,7 @@ def _parse_ids(text: str) -> list[int]:
             raise UsageError(f"--brokers: more than {MAX_BROKERS} brokers")
     repeated = [id_ for id_, times in Counter(ids).items() if times > 1]
     if repeated:
-        raise UsageError(f"--brokers: broker {_joined(repeated)} is listed twice")
+        raise UsageError(f"--brokers: broker {joined(repeated)} is listed twice")
     return ids
 
 
@@ -234,7 +235,7 @@ def _parse_racks(text: str, ids: Sequence[int]) -> dict[int, str]:
 
 
 def _print_text(placed: Placement) -> None:
-    where = f"Broker list: {_joined(placed.broker_list)}"
+    where = f"Broker list: {joined(placed.broker_list)}"
     seed = "" if placed.seed is None else f"  Seed: {placed.seed}"
     start = f"Start index: {placed.start_index}  Next replica shift: {placed.next_replica_shift}"
     console = HarmlessConsole(file=sys.stdout, highlight=False)
@@ -269,7 +270,7 @@ def _sections(placed: Placement) -> list[TextTable]:
     table = [
         with_rack(
             ",".join(str(racks[id_]) for id_ in replicas),
-            *(str(partition), str(replicas[0]), _joined(replicas)),
+            *(str(partition), str(replicas[0]), joined(replicas)),
         )
         for partition, replicas in replicas_of
     ]
@@ -313,7 +314,3 @@ def _runs(partitions: Sequence[int]) -> str:
         else:
             runs.append((partition, partition))
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def _joined(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from klamm.cli.client import ServerClient
 from klamm.cli.options import table_lines
 from klamm.cli.server_options import Answered, asks_server
-from klamm.cluster.counting import counted, listed
+from klamm.cluster.counting import brokers_text, counted, joined, listed
 from klamm.cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
@@ -129,7 +129,7 @@ def failed_broker_lines(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
 def network_lines(values: Mapping[str, Any]) -> list[str]:
     """Describe the isolation of brokers and all other faults of the network."""
     isolated = values["isolated_brokers"]
-    lines = [f"Isolated: {_brokers(isolated)} (klamm network heal)"] if isolated else []
+    lines = [f"Isolated: {brokers_text(isolated)} (klamm network heal)"] if isolated else []
     return lines + [f"Network {fault} (klamm network heal)" for fault in values["network_faults"]]
 
 
@@ -208,12 +208,12 @@ def work_lines(controller: Mapping[str, Any]) -> list[str]:
     lines = []
     stopping = controller["shutting_down_brokers"]
     if stopping:
-        lines.append(f"Stopping:    {_brokers(stopping)}")
+        lines.append(f"Stopping:    {brokers_text(stopping)}")
     deletions, moved = controller["deletions"], controller["reassignments"]
     texts = [f"topic {d['topic']} {_waiting(d)}" for d in deletions[:SHOWN]]
     lines += _listed("Deleting:", texts, len(deletions))
     texts = [
-        f"{r['topic']}-{r['partition']} from {_ids(r['replicas'])} to {_ids(r['target'])} "
+        f"{r['topic']}-{r['partition']} from {joined(r['replicas'])} to {joined(r['target'])} "
         f"{_waiting(r)}"
         for r in moved[:SHOWN]
     ]
@@ -230,17 +230,9 @@ def _waiting(work: Mapping[str, Any]) -> str:
         return "waits for its reassignment"
     if work["waits_for_brokers"]:
         live = work.get("waits_for_log_dirs_of")
-        failed = f" (failed log directories of {_brokers(live)})" if live else ""
-        return f"waits for {_brokers(work['waits_for_brokers'])}{failed}"
+        failed = f" (failed log directories of {brokers_text(live)})" if live else ""
+        return f"waits for {brokers_text(work['waits_for_brokers'])}{failed}"
     return "is under way"
-
-
-def _brokers(ids: list[int]) -> str:
-    return f"broker{'s' if len(ids) > 1 else ''} {_ids(ids)}"
-
-
-def _ids(ids: list[int]) -> str:
-    return ",".join(map(str, ids))
 
 
 def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:

@@ -1,13 +1,23 @@
-"""Numbers of things, as text."""
+"""Numbers and lists of things, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number and the noun that it counts, e.g. "1 seed" or "2,000 seeds"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def joined(items: Iterable[object], separator: str = ",") -> str:
+    """Return items separated by commas, like Scala's mkString(",")."""
+    return separator.join(map(str, items))
+
+
+def brokers_text(ids: Collection[int], separator: str = ",") -> str:
+    """Return the noun and the ids of brokers: "broker 1", "brokers 1,2"."""
+    return f"broker{'s' if len(ids) > 1 else ''} {joined(ids, separator)}"
 
 
 def listed(items: Sequence[str], most: int, total: int | None = None) -> str:

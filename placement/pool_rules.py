@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from klamm.cluster.counting import brokers_text
 from klamm.cluster.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UsageError
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import create_new_partitions_assignment
 from klamm.placement.assign import Assignment, assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import IntSource
-from klamm.placement.pools import Pool, Pools, brokers_for_topic, brokers_text
+from klamm.placement.pools import Pool, Pools, brokers_for_topic
 
 
 def brokers_in_pool(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from klamm.cluster.counting import brokers_text
 from klamm.cluster.types import TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 
@@ -240,8 +241,3 @@ def _partition_violations(
         )
         found.append(PoolViolation(ViolationKind.RACKS, pool.name, replicas, text, partition))
     return found
-
-
-def brokers_text(ids: Sequence[int]) -> str:
-    """Return the noun and the ids of brokers: "broker 1", "brokers 1,2"."""
-    return f"broker{'s' if len(ids) > 1 else ''} {','.join(map(str, ids))}"

@@ -21,6 +21,7 @@ from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.zookeeper_topics import ZooKeeperTopics
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import (
@@ -129,7 +130,7 @@ class _Story:
             rack: [id_ for id_ in spec.broker_ids if spec.racks[id_] == rack] for rack in RACKS
         }
         controller_id, epoch = controller.config.broker_id, controller.context.epoch
-        lines = [f"{rack}: brokers {_joined(members)}" for rack, members in in_racks.items()]
+        lines = [f"{rack}: brokers {joined(members)}" for rack, members in in_racks.items()]
         lines.append(f"Broker {controller_id} is the controller, with epoch {epoch}.")
         facts = {
             "cluster_id": spec.cluster_id,
@@ -313,7 +314,7 @@ class _Story:
             "preferred_replica_imbalance": imbalance,
         }
         return [
-            f"Brokers {_joined(dead)} are back: after {full_ms} ms all {len(stored.states)} ISRs "
+            f"Brokers {joined(dead)} are back: after {full_ms} ms all {len(stored.states)} ISRs "
             "are complete.",
             f"Leaders did not move: {imbalance} partitions are not led by their preferred replica.",
         ], facts
@@ -364,7 +365,7 @@ def _election_line(election: dict[str, Any]) -> str:
     tp = TopicPartition(election["topic"], election["partition"])
     return (
         f"{tp!s:<12} leader {election['from']} -> {election['to']}, "
-        f"leader epoch {election['leader_epoch']}, ISR {_joined(election['isr'])}, "
+        f"leader epoch {election['leader_epoch']}, ISR {joined(election['isr'])}, "
         f"{election['rule']}"
     )
 
@@ -382,7 +383,3 @@ def _timeline(times: dict[str, int]) -> str:
 def _turned(ids: Sequence[int], by: int) -> Sequence[int]:
     by %= len(ids)
     return [*ids[by:], *ids[:by]]
-
-
-def _joined(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids))

@@ -19,6 +19,7 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.counting import brokers_text, joined
 from klamm.cluster.errors import KlammError, RequestTimedOut, UnknownBroker
 from klamm.cluster.requests import (
     Address,
@@ -222,11 +223,11 @@ class ServerChannel:
         The error is UnknownBroker if one of these brokers does not exist.
         """
         unknown = [id_ for id_ in broker_ids if not self._exists(id_)]
-        late = timed_out(call, self.now_ms(), f"no response from {_brokers(broker_ids)}")
+        late = timed_out(call, self.now_ms(), f"no response from {brokers_text(broker_ids, ', ')}")
         if not unknown:
             return late
-        known = ", ".join(map(str, self._cluster.spec.broker_ids))
-        missing = f"{_brokers(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist"
+        known = joined(self._cluster.spec.broker_ids, ", ")
+        missing = f"{brokers_text(unknown, ', ')} {'does' if len(unknown) == 1 else 'do'} not exist"
         return UnknownBroker(
             late.message, hint=f"{missing}; brokers: {known}", definite=late.definite
         )
@@ -323,7 +324,3 @@ class ServerChannel:
     def _send(self, destination: Address, request: Request) -> _Sent:
         node = self._cluster.nodes.get(destination.id)
         return _Sent(node, self._client.send(self._cluster.transport, destination, request))
-
-
-def _brokers(ids: Sequence[int]) -> str:
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"

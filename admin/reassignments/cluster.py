@@ -30,7 +30,6 @@ from klamm.admin.reassignments.text import (
     YOU_MUST_RUN_VERIFY,
     PartitionReassignmentState,
     current_assignment_text,
-    joined,
     partition_states_text,
     plural,
     reassignments_text,
@@ -38,6 +37,7 @@ from klamm.admin.reassignments.text import (
 )
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash

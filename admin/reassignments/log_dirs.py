@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.admin.reassignments.common import TerseFailure
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from klamm.admin.reassignments.text import LogDirMoveState, joined, plural
+from klamm.admin.reassignments.text import LogDirMoveState, plural
 from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import AdminCommandFailed
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
+from klamm.cluster.counting import joined
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 CANNOT_EXECUTE: Final = (
@@ -69,11 +70,6 @@ class LogDirMoveState(NamedTuple):
 def plural(count: int) -> str:
     """Return the plural ending of a noun: "s", or empty for a count of 1."""
     return "" if count == 1 else "s"
-
-
-def joined(items: Iterable[object]) -> str:
-    """Join items with commas, like Scala's mkString(",")."""
-    return ",".join(map(str, items))
 
 
 def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentState]) -> str:

@@ -29,12 +29,12 @@ from klamm.admin.reassignments.text import (
     YOU_MUST_RUN_VERIFY,
     PartitionReassignmentState,
     current_assignment_text,
-    joined,
     partition_states_text,
 )
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.topics import read_assignments, registered_brokers
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import AdminCommandFailed
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, topic_partition_hash

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from klamm.admin.jopt import Options
+from klamm.cluster.counting import joined
 from klamm.cluster.types import ReplicaAssignment
 
 _ZERO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -66,11 +67,11 @@ class PartitionDescription(msgspec.Struct, frozen=True):
         line = (
             f"\tTopic: {self.topic}\tPartition: {self.partition}"
             f"\tLeader: {'none' if self.leader is None else self.leader}"
-            f"\tReplicas: {_joined(self.replicas)}\tIsr: {_joined(self.isr)}"
+            f"\tReplicas: {joined(self.replicas)}\tIsr: {joined(self.isr)}"
         )
         if self.reassignment is not None:
-            line += f"\tAdding Replicas: {_joined(self.reassignment.adding_replicas)}"
-            line += f"\tRemoving Replicas: {_joined(self.reassignment.removing_replicas)}"
+            line += f"\tAdding Replicas: {joined(self.reassignment.adding_replicas)}"
+            line += f"\tRemoving Replicas: {joined(self.reassignment.removing_replicas)}"
         return f"{line}{_marked(self.marked_for_deletion)}\n"
 
 
@@ -138,10 +139,6 @@ class DescribeFilter:
         """Return the text that is printed for a topic."""
         own = topic.text if self.shows_topic(topic) else ""
         return own + "".join(partition.text for partition in self.partitions(topic))
-
-
-def _joined(ids: Collection[int]) -> str:
-    return ",".join(map(str, ids))
 
 
 def _marked(marked_for_deletion: bool) -> str:

@@ -23,7 +23,7 @@ from klamm.cli.explanations.linked_events import (
     read_rows,
 )
 from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
-from klamm.cluster.counting import listed
+from klamm.cluster.counting import brokers_text, listed
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -330,8 +330,7 @@ class _Seen:
 
 
 def _brokers(ids: Sequence[int]) -> str:
-    different = sorted(set(ids))
-    return f"broker{'s' if len(different) > 1 else ''} {','.join(map(str, different))}"
+    return brokers_text(sorted(set(ids)))
 
 
 def _are(ids: Sequence[int]) -> str:
