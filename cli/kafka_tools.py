@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from klamm.cli.connect import open_cluster, open_store
 from klamm.cli.errors import print_error_json
 from klamm.cli.waiting import PLAIN_AFTER_S
 from klamm.cluster.errors import KlammError, NotKlamm, UsageError
-from klamm.placement.draws import IntSource, JavaRandom
+from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
@@ -110,19 +110,6 @@ class OwnArguments:
             return taken
         return None
 
-    @property
-    def before_write(self) -> Callable[[KafkaZkClient], None]:
-        """Function to call before the first write to ZooKeeper; it may raise NotKlamm."""
-        return _nothing if self.yes else ask_before_write
-
-
-class SystemSource:
-    """Source of random integers without a fixed seed, as in Kafka's tools."""
-
-    def next_int(self, bound: int) -> int:
-        """Return a random integer in [0, bound)."""
-        return secrets.randbelow(bound)
-
 
 class _Pauses:
     """Sleeps for a tool that waits for brokers, and tells the user if the wait is long."""
@@ -140,14 +127,14 @@ class _Pauses:
 
 
 def tool_services(
-    own: OwnArguments, source: IntSource | None = None, pools: Pools | None = None
+    own: OwnArguments, seed: int | None = None, pools: Pools | None = None
 ) -> ToolServices:
     """Return the services that a tool uses: connections, random numbers and a clock."""
     return ToolServices(
         open_store=open_store,
         open_cluster=own.open_cluster,
-        before_write=own.before_write,
-        source=source or SystemSource(),
+        before_write=(lambda _: None) if own.yes else ask_before_write,
+        source=JavaRandom(secrets.randbits(48) if seed is None else seed),
         now_ms=lambda: time.monotonic() * 1000,
         sleep_ms=_Pauses().sleep,
         pools=pools,
@@ -191,10 +178,6 @@ def ask_before_write(client: KafkaZkClient) -> None:
         )
     if not typer.confirm("Write to it?", err=True):
         raise NotKlamm("nothing was written")
-
-
-def _nothing(_: KafkaZkClient) -> None:
-    return None
 
 
 # -- the tools
@@ -264,7 +247,7 @@ def reassign_partitions(context: typer.Context) -> None:
     from klamm.admin.reassignments.common import OwnOptions
 
     own = OwnArguments(context.args)
-    services = tool_services(own, _source(own.value("--seed")))
+    services = tool_services(own, _seed(own.value("--seed")))
     options = OwnOptions(
         save_throttles=_path(own.value("--save-throttles")),
         restore_throttles=_path(own.value("--restore-throttles")),
@@ -274,11 +257,9 @@ def reassign_partitions(context: typer.Context) -> None:
     finish(own, run_reassign_command(own.kafka_args, services, options), _REASSIGN_HELP)
 
 
-def _source(seed: str | None) -> IntSource:
-    if seed is None:
-        return SystemSource()
+def _seed(seed: str | None) -> int | None:
     try:
-        return JavaRandom(int(seed))
+        return None if seed is None else int(seed)
     except ValueError:
         raise UsageError(f"--seed {seed} is not a whole number") from None
 

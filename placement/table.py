@@ -6,7 +6,7 @@ kafka/controller/Election.scala chooses if every other replica is alive and in s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Table = Mapping[int, Sequence[int]]
@@ -53,11 +53,6 @@ def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare,
     )
 
 
-def first_live_replica(replicas: Sequence[int], dead: Collection[int]) -> int | None:
-    """Return the first replica, in assignment order, that is not in `dead`, or None."""
-    return next((replica for replica in replicas if replica not in dead), None)
-
-
 def takeovers(table: Table, broker_ids: Iterable[int]) -> tuple[Takeover, ...]:
     """Return, for each broker, the new leaders if only this broker fails."""
     return tuple(
@@ -69,7 +64,7 @@ def _takeover(table: Table, dead: int, led: tuple[int, ...]) -> Takeover:
     taken: dict[int, list[int]] = {}
     leaderless: list[int] = []
     for partition in led:
-        successor = first_live_replica(table[partition], (dead,))
+        successor = next((replica for replica in table[partition] if replica != dead), None)
         if successor is None:
             leaderless.append(partition)
         else:

@@ -145,9 +145,8 @@ class DataDir:
         """
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="klamm-"))
-        self._made = [
-            folder for folder in (self._path, *self._path.parents) if not _is_there(folder)
-        ]
+        folders = (self._path, *self._path.parents)
+        self._made = [folder for folder in folders if not os.path.lexists(folder)]
         try:
             self._disk.make_dirs(self._path)
             self._lock = _lock_unless_held(self._path / _LOCK_FILE)
@@ -237,16 +236,6 @@ class DataDir:
             f"{other} is running in {self.path}",
             hint="stop it, or choose another directory with --data-dir",
         )
-
-
-def _is_there(folder: Path) -> bool:
-    try:
-        folder.lstat()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _lock_unless_held(path: Path) -> int:

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from klamm.admin.command_result import CommandResult, report_of
-from klamm.cli.kafka_tools import OwnArguments, ask_before_write, finish
+from klamm.cli.kafka_tools import OwnArguments, ask_before_write, finish, tool_services
 from klamm.cli.main import main
 from klamm.cluster.errors import KlammError, UsageError
 
@@ -76,8 +76,8 @@ def test_own_options_are_taken_out() -> None:
 
 
 def test_a_write_is_asked_for_unless_the_answer_is_given() -> None:
-    assert OwnArguments([]).before_write is ask_before_write
-    assert OwnArguments(["--yes"]).before_write is not ask_before_write
+    assert tool_services(OwnArguments([])).before_write is ask_before_write
+    assert tool_services(OwnArguments(["--yes"])).before_write is not ask_before_write
 
 
 FAILED = CommandResult(

@@ -194,11 +194,16 @@ def test_reasons(error: Exception, reason: str) -> None:
     assert _reason(error) == reason
 
 
+def described(error: str, **facts: object) -> bytes:
+    """Return the answer of a server that describes an error."""
+    plain = {"code": None, "message": "m", "hint": None, "definite": True, "retriable": False}
+    return msgspec.json.encode({"error": {"error": error, **plain, **facts}})
+
+
 @pytest.mark.parametrize("facts", [{"hint": "h"}, {"definite": False}, {"retriable": True}])
 def test_what_is_known_of_an_error_comes_with_it(facts: dict[str, object]) -> None:
+    error = answered_error(described("Refused", **facts))
     plain = {"hint": None, "definite": True, "retriable": False}
-    described = {"error": "Refused", "code": None, "message": "m", **plain, **facts}
-    error = answered_error(msgspec.json.encode({"error": described}))
     assert {name: getattr(error, name) for name in plain} == {**plain, **facts}
 
 
@@ -230,17 +235,14 @@ def test_no_addresses(given: str) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        (b'{"error":{"error":"UsageError","message":"m"}}', UsageError, "m"),
-        (b'{"error":{"error":"Refused","message":"m"}}', Refused, "m"),
-        (b'{"error":{"error":"ZooKeeperUnavailable","message":"m"}}', ZooKeeperUnavailable, "m"),
-        (b'{"error":{"error":"NoSuchThing","message":"m"}}', KlammError, "m"),
-        (b'{"error":{"error":"Errors","message":"m"}}', KlammError, "m"),
-        (
-            b'{"error":{"error":"x","code":"INVALID_REPLICATION_FACTOR","message":"m"}}',
-            InvalidReplicationFactor,
-            "m",
-        ),
+        (described("UsageError"), UsageError, "m"),
+        (described("Refused"), Refused, "m"),
+        (described("ZooKeeperUnavailable"), ZooKeeperUnavailable, "m"),
+        (described("NoSuchThing"), KlammError, "m"),
+        (described("Errors"), KlammError, "m"),
+        (described("x", code="INVALID_REPLICATION_FACTOR"), InvalidReplicationFactor, "m"),
         (b"<html>", ServerUnavailable, "is not a klamm server"),
+        (b'{"error":{"message":"m"}}', ServerUnavailable, "is not a klamm server"),
     ],
 )
 def test_errors_come_back_as_they_were(body: bytes, kind: type[KlammError], message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from klamm.placement.assign import assign_replicas_to_brokers, get_rack_alternated_broker_list
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.manual import check_new_topic_assignment, parse_replica_assignment
-from klamm.placement.table import broker_shares, first_live_replica, takeovers
+from klamm.placement.table import broker_shares, takeovers
 
 Columns = tuple[tuple[int, ...], ...]
 
@@ -116,7 +116,6 @@ def test_the_first_live_replica_takes_over() -> None:
     assert (dead_0.dead, dead_0.leaderless) == (0, (3,))
     assert list(dead_0.new_leaders.items()) == [(1, (2,)), (3, (0, 4))]
     assert (dead_1.dead, dead_1.new_leaders, dead_1.leaderless) == (1, {}, ())
-    assert first_live_replica((0, 3, 1), {0, 3}) == 1
     share_0, share_1 = broker_shares(assigned, (0, 1))
     assert (share_0.leads, share_0.follows) == ((0, 2, 3, 4), ())
     assert (share_1.leads, share_1.follows) == ((), (0, 1, 2))
