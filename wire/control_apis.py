@@ -6,8 +6,10 @@ ControlledShutdown. Mirrors the request and response classes of org.apache.kafka
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
@@ -15,7 +17,6 @@ from klamm.cluster.requests import (
     AlterIsrResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-    FencedRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -41,7 +42,6 @@ from klamm.wire.schema import (
     by_topic,
     error_of,
     in_topics,
-    listed_in_topics,
     topic_id_of,
     uuid_of,
 )
@@ -49,6 +49,9 @@ from klamm.wire.translations import (
     SAME,
     Field,
     Translation,
+    broker,
+    each,
+    listed_partitions,
     per_partition,
     struct,
 )
@@ -64,68 +67,78 @@ _INCREMENTAL: Final = 0
 # -- requests of the controller
 
 
-def leader_and_isr_values(request: LeaderAndIsrRequest) -> Values:
-    """Return the fields of LeaderAndIsr, whose leaders have one end point each."""
-    return {
-        **_fence_values(request),
-        **_states_values(request.partition_states, request.topic_ids),
-        "type_": _INCREMENTAL,
-        "live_leaders": [_LEADER.write(one) for one in request.live_leaders],
-    }
+def _protocol(code: int) -> str:
+    if not 0 <= code < len(SECURITY_PROTOCOLS):
+        raise InvalidRequestFrame(f"unknown security protocol {code}")
+    return SECURITY_PROTOCOLS[code]
 
 
-def update_metadata_values(request: UpdateMetadataRequest) -> Values:
-    """Return the fields of UpdateMetadata."""
-    return {
-        **_fence_values(request),
-        **_states_values(request.partition_states, request.topic_ids),
-        "live_brokers": [
-            {
-                "id_": broker.id,
-                "endpoints": [_end_point_values(one) for one in broker.end_points],
-                "rack": broker.rack,
-            }
-            for broker in request.live_brokers
-        ],
-    }
+def _read_end_points(live_broker: Any) -> tuple[EndPoint, ...]:
+    if hasattr(live_broker, "v0_host"):
+        return (EndPoint(live_broker.v0_host, live_broker.v0_port),)
+    found = tuple(map(_END_POINT.read, live_broker.endpoints))
+    if all(hasattr(one, "listener") for one in live_broker.endpoints):
+        return found
+    # Before version 3 the name of a listener is that of its security protocol.
+    return tuple(msgspec.structs.replace(one, listener_name=one.security_protocol) for one in found)
 
 
-def stop_replica_values(request: StopReplicaRequest) -> Values:
-    """Return the fields of StopReplica.
+def _request(
+    kind: type[Any], state: type[_State], constants: Values | None = None, **brokers: Field
+) -> Translation:
+    """Return the translation of LeaderAndIsr or UpdateMetadata.
 
-    Before version 3 all partitions of a request must have the same ``delete_partition``.
+    Partition states are written in both forms: grouped by topic with the topic ids, and ungrouped
+    as in old versions.
     """
-    states = request.partition_states
-    topics = _states_by_topic(states)
+
+    def read_states(body: Any) -> tuple[_State, ...]:
+        return tuple(_state_of(state, tp, one) for tp, one in _states_of(body))
+
+    same = struct(
+        kind,
+        constants,
+        broker_epoch=_BROKER_EPOCH,
+        partition_states=Field(
+            None, Translation(read_states, lambda states: {"ungrouped_partition_states": states})
+        ),
+        topic_ids=Field(None, Translation(_topic_ids_of, lambda _: {})),
+        **brokers,
+    )
+
+    def write(request: Any) -> Values:
+        ids = request.topic_ids
+        topics = [
+            {"topic_name": name, "topic_id": uuid_of(ids.get(name)), "partition_states": found}
+            for name, found in _states_by_topic(request.partition_states).items()
+        ]
+        return {**same.write(request), "topic_states": topics}
+
+    return same._replace(write=write)
+
+
+def _read_stopped(body: Any) -> tuple[StopReplicaPartitionState, ...]:
+    """Return the partition states of StopReplica. Before version 3 there are no leader epochs."""
+    if hasattr(body, "topic_states"):
+        return tuple(
+            _state_of(StopReplicaPartitionState, tp, state) for tp, state in _states_of(body)
+        )
+    if hasattr(body, "topics"):
+        tps = _STOPPED.read(body.topics)
+    else:
+        tps = [tp for tp, _ in _ungrouped(body.ungrouped_partitions)]
+    return tuple(StopReplicaPartitionState(tp, NO_EPOCH, body.delete_partitions) for tp in tps)
+
+
+def _write_stopped(states: Sequence[StopReplicaPartitionState]) -> Values:
+    """Before version 3 all partitions of a request must have the same ``delete_partition``."""
     return {
-        **_fence_values(request),
         "delete_partitions": any(state.delete_partition for state in states),
         "ungrouped_partitions": states,
-        "topics": [
-            {"name": name, "partition_indexes": [one.topic_partition.partition for one in found]}
-            for name, found in topics.items()
-        ],
+        "topics": _STOPPED.write(state.topic_partition for state in states),
         "topic_states": [
-            {"topic_name": name, "partition_states": found} for name, found in topics.items()
-        ],
-    }
-
-
-def _fence_values(request: FencedRequest) -> Values:
-    return {
-        "controller_id": request.controller_id,
-        "controller_epoch": request.controller_epoch,
-        "broker_epoch": request.broker_epoch,
-    }
-
-
-def _states_values(states: Sequence[_State], topic_ids: Mapping[str, str]) -> Values:
-    """Return partition states in both forms: grouped by topic, and ungrouped as in old versions."""
-    return {
-        "ungrouped_partition_states": states,
-        "topic_states": [
-            {"topic_name": name, "topic_id": uuid_of(topic_ids.get(name)), "partition_states": ones}
-            for name, ones in _states_by_topic(states).items()
+            {"topic_name": name, "partition_states": found}
+            for name, found in _states_by_topic(states).items()
         ],
     }
 
@@ -135,82 +148,6 @@ def _states_by_topic(states: Iterable[_State]) -> dict[str, list[_State]]:
     for state in states:
         topics.setdefault(state.topic_partition.topic, []).append(state)
     return topics
-
-
-def _end_point_values(end_point: EndPoint) -> Values:
-    return {
-        "host": end_point.host,
-        "port": end_point.port,
-        "listener": end_point.listener_name,
-        "security_protocol": SECURITY_PROTOCOLS.index(end_point.security_protocol),
-    }
-
-
-# -- requests of the controller, as a broker receives them
-
-
-def _leader_and_isr_request(body: Any) -> LeaderAndIsrRequest:
-    """Translate LeaderAndIsr."""
-    states = tuple(
-        LeaderAndIsrPartitionState(
-            tp,
-            state.controller_epoch,
-            state.leader,
-            state.leader_epoch,
-            state.isr,
-            state.partition_epoch,
-            state.replicas,
-            getattr(state, "adding_replicas", ()),
-            getattr(state, "removing_replicas", ()),
-            getattr(state, "is_new", False),
-        )
-        for tp, state in _states_of(body)
-    )
-    leaders = tuple(map(_LEADER.read, body.live_leaders))
-    return LeaderAndIsrRequest(*_fence_of(body), states, _topic_ids_of(body), leaders)
-
-
-def _update_metadata_request(body: Any) -> UpdateMetadataRequest:
-    """Translate UpdateMetadata."""
-    states = tuple(
-        UpdateMetadataPartitionState(
-            tp,
-            state.controller_epoch,
-            state.leader,
-            state.leader_epoch,
-            state.isr,
-            state.zk_version,
-            state.replicas,
-            getattr(state, "offline_replicas", ()),
-        )
-        for tp, state in _states_of(body)
-    )
-    brokers = tuple(
-        Broker(one.id_, tuple(_end_points_of(one)), getattr(one, "rack", None))
-        for one in body.live_brokers
-    )
-    return UpdateMetadataRequest(*_fence_of(body), states, brokers, _topic_ids_of(body))
-
-
-def _stop_replica_request(body: Any) -> StopReplicaRequest:
-    """Translate StopReplica. Before version 3 there are no leader epochs."""
-    if hasattr(body, "topic_states"):
-        states = [
-            StopReplicaPartitionState(tp, state.leader_epoch, state.delete_partition)
-            for tp, state in _states_of(body)
-        ]
-    else:
-        if hasattr(body, "topics"):
-            tps = listed_in_topics(body.topics, partitions="partition_indexes")
-        else:
-            tps = tuple(tp for tp, _ in _ungrouped(body.ungrouped_partitions))
-        states = [StopReplicaPartitionState(tp, NO_EPOCH, body.delete_partitions) for tp in tps]
-    return StopReplicaRequest(*_fence_of(body), tuple(states))
-
-
-def _fence_of(body: Any) -> tuple[int, int, int]:
-    epoch = getattr(body, "broker_epoch", NO_BROKER_EPOCH)
-    return body.controller_id, body.controller_epoch, epoch
 
 
 def _states_of(body: Any) -> Iterator[tuple[TopicPartition, Any]]:
@@ -224,6 +161,15 @@ def _ungrouped(partitions: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]
         yield TopicPartition(one.topic_name, one.partition_index), one
 
 
+def _state_of(kind: type[_State], tp: TopicPartition, message: Any) -> _State:
+    """Return a partition state; what the version of its message lacks has the default."""
+    names = kind.__struct_fields__
+    found = {name: getattr(message, name) for name in names if hasattr(message, name)}
+    if hasattr(message, "partition_epoch"):
+        found["zk_version"] = message.partition_epoch
+    return kind(tp, **found)
+
+
 def _topic_ids_of(body: Any) -> dict[str, str]:
     found = {
         topic.topic_name: topic_id_of(getattr(topic, "topic_id", None))
@@ -232,16 +178,37 @@ def _topic_ids_of(body: Any) -> dict[str, str]:
     return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
 
 
-def _end_points_of(broker: Any) -> Iterator[EndPoint]:
-    if hasattr(broker, "v0_host"):
-        yield EndPoint(broker.v0_host, broker.v0_port)
-        return
-    for one in broker.endpoints:
-        if not 0 <= one.security_protocol < len(SECURITY_PROTOCOLS):
-            raise InvalidRequestFrame(f"unknown security protocol {one.security_protocol}")
-        protocol = SECURITY_PROTOCOLS[one.security_protocol]
-        # Before version 3 the name of a listener is that of its security protocol.
-        yield EndPoint(one.host, one.port, getattr(one, "listener", protocol), protocol)
+_BROKER_EPOCH: Final = Field("broker_epoch", SAME, NO_BROKER_EPOCH)
+_END_POINT: Final = struct(
+    EndPoint,
+    listener_name="listener",
+    security_protocol=Field("security_protocol", Translation(_protocol, SECURITY_PROTOCOLS.index)),
+)
+_LIVE_BROKER: Final = struct(
+    Broker,
+    id="id_",
+    end_points=Field(
+        None,
+        Translation(_read_end_points, lambda found: {"endpoints": [*map(_END_POINT.write, found)]}),
+    ),
+)
+_STOPPED: Final = listed_partitions("topics", partitions="partition_indexes").translation
+_LEADER_AND_ISR: Final = _request(
+    LeaderAndIsrRequest,
+    LeaderAndIsrPartitionState,
+    {"type_": _INCREMENTAL},
+    live_leaders=each("live_leaders", broker("broker_id", host="host_name")),
+)
+_UPDATE_METADATA: Final = _request(
+    UpdateMetadataRequest,
+    UpdateMetadataPartitionState,
+    live_brokers=each("live_brokers", _LIVE_BROKER),
+)
+_STOP_REPLICA: Final = struct(
+    StopReplicaRequest,
+    broker_epoch=_BROKER_EPOCH,
+    partition_states=Field(None, Translation(_read_stopped, _write_stopped)),
+)
 
 
 # -- responses, and requests of brokers
@@ -294,17 +261,6 @@ def _remaining_partitions(tps: Iterable[TopicPartition]) -> list[Values]:
     return [{"topic_name": tp.topic, "partition_index": tp.partition} for tp in tps]
 
 
-_LEADER: Final = struct(
-    Broker,
-    id="broker_id",
-    end_points=Field(
-        None,
-        Translation(
-            lambda one: (EndPoint(one.host_name, one.port),),
-            lambda found: {"host_name": found[0].host, "port": found[0].port},
-        ),
-    ),
-)
 _ERRORS: Final = Field(
     "partition_errors",
     Translation(
@@ -317,9 +273,7 @@ _ERRORS: Final = Field(
 )
 _LEADER_AND_ISR_RESPONSE: Final = struct(LeaderAndIsrResponse, partition_errors=_ERRORS)
 _ISR: Final = struct(LeaderAndIsr, leader="leader_id", zk_version="partition_epoch")
-_SHUTDOWN: Final = struct(
-    ControlledShutdownRequest, broker_epoch=Field("broker_epoch", SAME, NO_BROKER_EPOCH)
-)
+_SHUTDOWN: Final = struct(ControlledShutdownRequest, broker_epoch=_BROKER_EPOCH)
 _REMAINING: Final = struct(
     ControlledShutdownResponse,
     remaining_partitions=Field("remaining_partitions", Translation(write=_remaining_partitions)),
@@ -329,24 +283,9 @@ _ALTERED_ISRS: Final = struct(
     partitions=per_partition("topics", Translation(write=_altered_isr), topic="topic_name"),
 )
 APIS: Final = (
-    Api(
-        4,
-        range(6),
-        Translation(_leader_and_isr_request, leader_and_isr_values, LeaderAndIsrRequest),
-        leader_and_isr_response,
-    ),
-    Api(
-        5,
-        range(4),
-        Translation(_stop_replica_request, stop_replica_values, StopReplicaRequest),
-        struct(StopReplicaResponse, partition_errors=_ERRORS),
-    ),
-    Api(
-        6,
-        range(8),
-        Translation(_update_metadata_request, update_metadata_values, UpdateMetadataRequest),
-        struct(UpdateMetadataResponse),
-    ),
+    Api(4, range(6), _LEADER_AND_ISR, leader_and_isr_response),
+    Api(5, range(4), _STOP_REPLICA, struct(StopReplicaResponse, partition_errors=_ERRORS)),
+    Api(6, range(8), _UPDATE_METADATA, struct(UpdateMetadataResponse)),
     Api(7, range(4), _SHUTDOWN, _REMAINING),
     Api(56, range(1), Translation(_alter_isr_request, kind=AlterIsrRequest), _ALTERED_ISRS),
 )

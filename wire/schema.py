@@ -157,17 +157,6 @@ def in_topics(
             yield TopicPartition(name, getattr(found, partition)), found
 
 
-def listed_in_topics(
-    topics: Iterable[Any], *, topic: str = "name", partitions: str = "partitions"
-) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a message whose topics list nothing but partition numbers."""
-    return tuple(
-        TopicPartition(getattr(one, topic), number)
-        for one in topics
-        for number in getattr(one, partitions)
-    )
-
-
 def error_of(code: int) -> Errors:
     """Return a broker's error; errors that klamm does not know count as an unknown error."""
     try:

@@ -21,7 +21,6 @@ from klamm.wire.schema import (
     by_topic,
     error_of,
     in_topics,
-    listed_in_topics,
     milliseconds,
     topic_id_of,
     uuid_of,
@@ -192,7 +191,11 @@ def listed_partitions(name: str, *, topic: str = "name", partitions: str = "part
     def read(topics: Iterable[Any] | None) -> tuple[TopicPartition, ...] | None:
         if topics is None:
             return None
-        return listed_in_topics(topics, topic=topic, partitions=partitions)
+        return tuple(
+            TopicPartition(getattr(one, topic), number)
+            for one in topics
+            for number in getattr(one, partitions)
+        )
 
     def write(tps: Iterable[TopicPartition] | None) -> list[Values] | None:
         if tps is None:
@@ -239,12 +242,10 @@ def error_or_empty(error: ApiError) -> Values:
     return error_fields(ApiError(message="") if is_none else error)
 
 
-_ADDRESS: Final = Translation(
-    lambda message: (EndPoint(message.host, message.port),),
-    lambda end_points: {"host": end_points[0].host, "port": end_points[0].port},
-)
-
-
-def broker(id_field: str) -> Translation:
-    """Return the translation of a broker with one end point."""
-    return struct(Broker, id=id_field, end_points=Field(None, _ADDRESS))
+def broker(id_field: str, host: str = "host") -> Translation:
+    """Return the translation of a broker with one end point. ``host``: the field of its host."""
+    address = Translation(
+        lambda message: (EndPoint(getattr(message, host), message.port),),
+        lambda end_points: {host: end_points[0].host, "port": end_points[0].port},
+    )
+    return struct(Broker, id=id_field, end_points=Field(None, address))

@@ -31,12 +31,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, TopicPartition
 from klamm.wire.api import Api
-from klamm.wire.apis import APIS
-from klamm.wire.control_apis import (
-    leader_and_isr_values,
-    stop_replica_values,
-    update_metadata_values,
-)
+from klamm.wire.apis import APIS, BY_REQUEST
 from klamm.wire.control_encoder import ControlEncoder, combined_response
 from klamm.wire.frames import (
     InvalidRequestFrame,
@@ -290,18 +285,13 @@ def test_control_requests_are_encoded_as_kio_does(protocol: str) -> None:
         for number in range(300)  # a length of more than one byte
     )
     large = msgspec.structs.replace(UPDATE_METADATA, partition_states=many, topic_ids={})
-    for request, values in (
-        (LEADER_AND_ISR, leader_and_isr_values(on_listener(LEADER_AND_ISR, "INTERNAL"))),
-        (UPDATE_METADATA, update_metadata_values(UPDATE_METADATA)),
-        (large, update_metadata_values(large)),
-    ):
-        (sent,) = encoder(protocol).exchanges(request, 3)
-        body = request_body(sent.key, _with_plain_states(values))
-        assert sent.frame[SIZE:] == request_header(sent.key, "9") + body
-    if len(stops := encoder(protocol).exchanges(STOP_REPLICA, 3)) == 1:
-        (sent,) = stops
-        body = request_body(sent.key, _with_plain_states(stop_replica_values(STOP_REPLICA)))
-        assert sent.frame[SIZE:] == request_header(sent.key, "9") + body
+    for request in (LEADER_AND_ISR, UPDATE_METADATA, large, STOP_REPLICA):
+        sent, *others = encoder(protocol).exchanges(request, 3)
+        if not others:
+            write = BY_REQUEST[type(request)].request.write
+            values = _with_plain_states(write(on_listener(request, "INTERNAL")))
+            expected = request_header(sent.key, "9") + request_body(sent.key, values)
+            assert sent.frame[SIZE:] == expected
 
 
 def _with_plain_states(values: Any) -> Any:
