@@ -90,6 +90,9 @@ def request_key(frame: bytes) -> RequestKey:
     return RequestKey._make(_FIXED_HEADER.unpack_from(frame))
 
 
+_response_schema: Final = functools.cache(load_response_schema)
+
+
 def parse_request(frame: bytes, max_elements: int = MAX_ELEMENTS) -> IncomingRequest:
     """Parse a request whose API and version are known.
 
@@ -153,14 +156,15 @@ def request_header(key: RequestKey, client_id: str) -> bytes:
         "correlation_id": key.correlation_id,
         "client_id": client_id,
     }
-    buffer = io.BytesIO()
-    entity_writer(schema)(buffer, fill(schema, values))
-    return buffer.getvalue()
+    return _encoded(schema, values)
 
 
 def request_body(key: RequestKey, values: Values) -> bytes:
     """Return the bytes of a request without its header. ``values``: the fields of all versions."""
-    schema = load_request_schema(key.api_key, key.api_version)
+    return _encoded(load_request_schema(key.api_key, key.api_version), values)
+
+
+def _encoded(schema: type[Any], values: Values) -> bytes:
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, fill(schema, values))
     return buffer.getvalue()
@@ -171,18 +175,6 @@ def framed(*parts: bytes) -> bytes:
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
 
 
-def response_frame(key: RequestKey, body: Any) -> bytes:
-    """Return the frame of a response, whose schema must have the version of the request."""
-    buffer = io.BytesIO()
-    buffer.write(bytes(_SIZE.size))
-    header = body.__header_schema__
-    entity_writer(header)(buffer, header(correlation_id=key.correlation_id))
-    entity_writer(type(body))(buffer, body)
-    frame = buffer.getbuffer()
-    _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
-    return bytes(frame)
-
-
 def api_name(key: RequestKey) -> str:
     """Return the name of an API in Kafka 2.8, such as "Fetch"."""
     if key.api_key == _ALTER_ISR:
@@ -190,16 +182,8 @@ def api_name(key: RequestKey) -> str:
     return load_request_schema(key.api_key, key.api_version).__name__.removesuffix("Request")
 
 
-def response_schema(key: RequestKey) -> type[Any]:
-    """Return kio's schema of the response to a request."""
-    return _response_schema(key.api_key, key.api_version)
-
-
-@functools.cache
-def _response_schema(api_key: int, api_version: int) -> type[Any]:
-    return load_response_schema(api_key, api_version)
-
-
 def encoded_response(key: RequestKey, values: Values) -> bytes:
     """Return the frame of the response to a request. ``values``: the fields of all versions."""
-    return response_frame(key, fill(response_schema(key), values))
+    schema = _response_schema(key.api_key, key.api_version)
+    header = _encoded(schema.__header_schema__, {"correlation_id": key.correlation_id})
+    return framed(header, _encoded(schema, values))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v0 import MetadataRequest as MetadataRequestV0
 from kio.schema.metadata.v0 import MetadataResponse as MetadataResponseV0
@@ -31,7 +32,6 @@ from klamm.wire.frames import (
     api_name,
     encoded_response,
     parse_response,
-    response_schema,
 )
 from klamm.wire.schema import fill
 
@@ -106,7 +106,7 @@ def test_apis_and_versions_are_those_of_kafka() -> None:
 
 @pytest.mark.parametrize(("key", "version"), sorted(APIS))
 def test_kio_has_a_schema_for_every_version(key: int, version: int) -> None:
-    assert response_schema(RequestKey(key, version, 0)).__version__ == version
+    assert load_response_schema(key, version).__version__ == version
 
 
 def translated(response: MetadataResponse) -> Any:

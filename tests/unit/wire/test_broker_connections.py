@@ -23,14 +23,12 @@ from klamm.wire.frames import (
     CORRELATION_ID_BYTES,
     MAX_REQUEST_BYTES,
     RequestKey,
+    encoded_response,
     parse_request,
     read_body,
     read_size,
     request_key,
-    response_frame,
-    response_schema,
 )
-from klamm.wire.schema import fill
 
 CONTROLLER, BROKER = Address("controller", 9), Address("broker", 1)
 DONE = UpdateMetadataResponse(Errors.NONE)
@@ -92,7 +90,7 @@ class ListeningBroker:
 
 
 def _response(key: RequestKey) -> bytes:
-    return response_frame(key, fill(response_schema(key), {"error_code": Errors.NONE}))
+    return encoded_response(key, {"error_code": Errors.NONE})
 
 
 def update(correlation_id: int, epoch: int) -> Message:

@@ -15,8 +15,7 @@ from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdR
 from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
 from klamm.cluster.types import EndPoint
 from klamm.wire.client_connections import ClientConnections
-from klamm.wire.frames import request_key, response_frame, response_schema
-from klamm.wire.schema import fill
+from klamm.wire.frames import encoded_response, request_key
 
 CLIENT, BROKER = Address("client", 1), Address("broker", 5)
 PATIENCE_S = 10.0
@@ -51,7 +50,7 @@ class Broker:
         (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
         key = request_key(connection.recv(size, socket.MSG_WAITALL))
         values = {"error_code": Errors.NONE, "producer_id": producer_id, "producer_epoch": 0}
-        connection.sendall(response_frame(key, fill(response_schema(key), values)))
+        connection.sendall(encoded_response(key, values))
 
 
 @pytest.fixture

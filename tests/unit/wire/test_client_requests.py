@@ -78,8 +78,7 @@ from klamm.cluster.types import (
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
 from klamm.wire.client_connections import exchange_of, response_to
-from klamm.wire.frames import parse_request, response_frame, response_schema
-from klamm.wire.schema import fill
+from klamm.wire.frames import encoded_response, parse_request
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SIZE_BYTES = 4
@@ -215,8 +214,8 @@ def test_a_listener_reads_the_request_and_the_client_its_response(
     assert isinstance(api, Api)
     assert (arrived.key, arrived.client_id) == (exchange.key, "client-1")
     assert api.request.read(arrived.body) == request_
-    body = fill(response_schema(exchange.key), api.response_to(request_).write(response))
-    frame = response_frame(exchange.key, body)[SIZE_BYTES:]
+    values = api.response_to(request_).write(response)
+    frame = encoded_response(exchange.key, values)[SIZE_BYTES:]
     assert response_to(request_, exchange.key, frame) == response
 
 
@@ -224,6 +223,6 @@ def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
     request = DeleteTopicsRequest(("t",), 1000)
     exchange = exchange_of(request, 1, "c")
     values = {"responses": [{"name": "t", "topic_id": None, "error_code": 107}]}
-    frame = response_frame(exchange.key, fill(response_schema(exchange.key), values))
+    frame = encoded_response(exchange.key, values)
     response = response_to(request, exchange.key, frame[SIZE_BYTES:])
     assert msgspec.to_builtins(response)["topics"][0]["error"] == Errors.UNKNOWN_SERVER_ERROR

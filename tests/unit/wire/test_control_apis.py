@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from kio.index import load_response_schema
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.api_version import ApiVersion
@@ -36,11 +37,10 @@ from klamm.wire.control_encoder import ControlEncoder, combined_response
 from klamm.wire.frames import (
     InvalidRequestFrame,
     RequestKey,
+    encoded_response,
     parse_request,
     request_body,
     request_header,
-    response_frame,
-    response_schema,
 )
 from klamm.wire.metadata_apis import on_listener
 from klamm.wire.schema import fill
@@ -164,8 +164,8 @@ def answered(
         api = APIS[key.api_key, key.api_version]
         assert isinstance(api, Api)
         _, arrived = received(exchange.frame)
-        body = fill(response_schema(key), api.response_to(arrived).write(response))
-        frames.append((key, response_frame(key, body)[SIZE:]))
+        values = api.response_to(arrived).write(response)
+        frames.append((key, encoded_response(key, values)[SIZE:]))
     return combined_response(request, frames)
 
 
@@ -204,8 +204,7 @@ def test_replicas_that_are_all_deleted_or_all_kept_are_one_request(
 
 def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
     key = RequestKey(6, 7, 3)
-    body = fill(response_schema(key), {"error_code": 107})
-    frame = response_frame(key, body)[SIZE:]
+    frame = encoded_response(key, {"error_code": 107})[SIZE:]
     unknown = UpdateMetadataResponse(Errors.UNKNOWN_SERVER_ERROR)
     assert combined_response(UPDATE_METADATA, [(key, frame)]) == unknown
 
@@ -423,7 +422,10 @@ def _translated(key: RequestKey, values: dict[str, Any]) -> object:
 def _response(key: RequestKey, response: object) -> Any:
     api = APIS[key.api_key, key.api_version]
     assert isinstance(api, Api)
-    return fill(response_schema(key), api.response_to(response).write(response))
+    return fill(
+        load_response_schema(key.api_key, key.api_version),
+        api.response_to(response).write(response),
+    )
 
 
 def test_clients_are_sent_to_the_brokers_on_their_own_listener() -> None:

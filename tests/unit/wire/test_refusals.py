@@ -48,9 +48,8 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
-from klamm.wire.frames import RequestKey, api_name, response_frame, response_schema
+from klamm.wire.frames import RequestKey, api_name, encoded_response
 from klamm.wire.request_metrics import _errors
-from klamm.wire.schema import fill
 
 T0 = TopicPartition("t", 0)
 REQUESTS = (
@@ -107,6 +106,6 @@ def test_a_refusal_has_its_error_in_every_version(request_: Any) -> None:
             continue
         values = api.response_to(request_).write(refusal.respond(request_, Errors.NOT_CONTROLLER))
         assert set(_errors(values)) == {expected}
-        assert response_frame(key, fill(response_schema(key), {**values, "cluster_id": "c"}))
+        assert encoded_response(key, {**values, "cluster_id": "c"})
         versions += 1
     assert versions
