@@ -141,7 +141,7 @@ class FileLogStore(LogStore):
         points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints) or {}
         starts = self._offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
         high_watermarks = self._offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints) or {}
-        logs = self._dirs[directory] = DirLogs({}, {})
+        logs = self._dirs[directory] = DirLogs()
         damaged = self._damaged[directory] = {}
         repairs: list[tuple[TopicPartition, Repair]] = []
         for name in names:
@@ -267,14 +267,13 @@ class FileLogStore(LogStore):
         files.rename_dir(log_delete_dir_name(partition, self._new_id()))
         self._marked.append((now_ms + files.config.file_delete_delay_ms, files.directory))
 
-    def delete_marked(self, path: str, now_ms: int) -> int:
+    def delete_marked(self, path: str, now_ms: int) -> None:
         directory = folder_of(self._root, path)
         due = [one for one in self._marked if one[0] <= now_ms and one[1].parent == directory]
         for marked in due:
             self._marked.remove(marked)
             with storage_errors(f"deleting {marked[1].name}", directory):
                 self._disk.remove_tree(marked[1])
-        return len(due)
 
     def next_deletion_ms(self) -> int | None:
         return min((due_ms for due_ms, _ in self._marked), default=None)
@@ -309,7 +308,7 @@ class FileLogStore(LogStore):
         file = folder_of(self._root, path) / REPLICATION_OFFSET_CHECKPOINT
         write_offsets(file, high_watermarks, self._disk)
 
-    def crash(self, draw: Draw) -> int:
+    def crash(self, draw: Draw) -> None:
         """Truncate each log at a random offset in its unflushed part (see LogStore).
 
         The first half of the batch at this offset remains in the file. At random, the second half
@@ -317,16 +316,13 @@ class FileLogStore(LogStore):
         """
         # A disk that fails the broker's operations also loses what was not flushed.
         disk = self._disk.inner if isinstance(self._disk, FaultyDisk) else self._disk
-        lost = 0
         for logs in self._dirs.values():
             for _, log in logs.items():
                 kept_end = draw(log.recovery_point, log.log_end_offset)
-                lost += log.log_end_offset - kept_end
                 is_length_kept = bool(draw(0, 1))
                 forget_unflushed(
                     _files(log).directory, kept_end, disk, is_length_kept=is_length_kept
                 )
-        return lost
 
     def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int] | None:
         """Read an offset checkpoint. If it is corrupt, add a complaint and return None."""

@@ -15,19 +15,18 @@ from klamm.cluster.types import TopicPartition
 
 
 class LogDirs:
-    """Log directories in configuration order, with their logs. A failed directory has no logs."""
+    """Log directories in configuration order, with their logs. A failed directory has no logs.
 
-    __slots__ = ("_logs", "_offline", "_preferred")
+    ``paths``: the paths of all configured log directories.
+    """
+
+    __slots__ = ("_logs", "_offline", "_preferred", "paths")
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._logs = {path: DirLogs({}, {}) for path in paths}
+        self.paths = tuple(paths)
+        self._logs = {path: DirLogs() for path in paths}
         self._offline: dict[str, None] = {}
         self._preferred: dict[TopicPartition, str] = {}
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths of all configured log directories."""
-        return tuple(self._logs)
 
     @property
     def offline(self) -> tuple[str, ...]:
@@ -117,4 +116,4 @@ class LogDirs:
     def mark_offline(self, path: str) -> None:
         """Mark a directory as failed, and remove its logs from the table."""
         self._offline[path] = None
-        self._logs[path] = DirLogs({}, {})
+        self._logs[path] = DirLogs()

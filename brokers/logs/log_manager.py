@@ -282,16 +282,14 @@ class LogManager:
                 self.store.mark_deleted(partition, log, now_ms)
                 self._checkpoint_dir(path)
 
-    def delete_marked(self, now_ms: int) -> int:
+    def delete_marked(self, now_ms: int) -> None:
         """Remove logs that were marked as deleted at least file.delete.delay.ms ago.
 
-        Return the number of removed logs. A directory goes offline if its disk fails.
+        A directory goes offline if its disk fails.
         """
-        count = 0
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
-                count += self.store.delete_marked(path, now_ms)
-        return count
+                self.store.delete_marked(path, now_ms)
 
     def next_deletion_ms(self) -> int | None:
         """Return when to call ``delete_marked``, in milliseconds since the Unix epoch.

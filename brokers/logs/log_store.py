@@ -8,7 +8,8 @@ outlives the broker process: after a restart the broker gets the same store with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from klamm.brokers.logs.checkpoints import MetaProperties
 from klamm.brokers.logs.errors import DamagedLog, LogStorageError
@@ -29,6 +30,7 @@ the disk.
 """
 
 
+@dataclass(slots=True, eq=False)
 class DirLogs:
     """The logs of one log directory, keyed by partition.
 
@@ -36,15 +38,8 @@ class DirLogs:
     - ``futures``: future logs, which will replace current logs in other directories.
     """
 
-    __slots__ = ("current", "futures")
-
-    def __init__(
-        self,
-        current: dict[TopicPartition, ReplicaLog],
-        futures: dict[TopicPartition, ReplicaLog],
-    ) -> None:
-        self.current: Final = current
-        self.futures: Final = futures
+    current: dict[TopicPartition, ReplicaLog] = field(default_factory=dict)
+    futures: dict[TopicPartition, ReplicaLog] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.current) + len(self.futures)
@@ -77,7 +72,8 @@ class LogStore(Protocol):
 
     In every method, ``path`` is the path of a log directory. Every method except ``crash`` raises
     LogStorageError if the disk fails. If ``needs_checkpoints`` is False, the store keeps all
-    offsets even without checkpoints. The methods with a plain ``return`` do nothing by default.
+    offsets even without checkpoints. The methods with a plain ``return`` do nothing by default, and
+    a store whose logs are never damaged has no method for damaged logs.
     """
 
     needs_checkpoints: bool
@@ -114,13 +110,13 @@ class LogStore(Protocol):
 
         Raises DamagedLog if the log must not be truncated.
         """
-        ...
+        raise AssertionError("the logs of this store are never damaged")
 
     def mark_damaged_deleted(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
         """Mark a damaged log as deleted, like ``mark_deleted``."""
-        ...
+        raise AssertionError("the logs of this store are never damaged")
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
         """Rename a future log to make it the current log of its partition.
@@ -133,12 +129,9 @@ class LogStore(Protocol):
         """Rename a log to mark it as deleted; ``delete_marked`` removes it later."""
         return
 
-    def delete_marked(self, path: str, now_ms: int) -> int:
-        """Remove logs that were marked as deleted at least file.delete.delay.ms ago.
-
-        Return the number of removed logs.
-        """
-        return 0
+    def delete_marked(self, path: str, now_ms: int) -> None:
+        """Remove logs that were marked as deleted at least file.delete.delay.ms ago."""
+        return
 
     def next_deletion_ms(self) -> int | None:
         """Return when to call ``delete_marked``, in milliseconds since the Unix epoch.
@@ -157,11 +150,11 @@ class LogStore(Protocol):
         """Write the high watermarks of all current logs in ``path``."""
         ...
 
-    def crash(self, draw: Draw) -> int:
+    def crash(self, draw: Draw) -> None:
         """Simulate a machine crash: truncate each log at an offset in its unflushed part.
 
-        ``draw`` chooses the offset. Return the number of lost records. The caller must not use the
-        logs afterwards, and must open the log directories again.
+        ``draw`` chooses the offset. The caller must not use the logs afterwards, and must open the
+        log directories again.
         """
         ...
 
@@ -186,7 +179,7 @@ class MemoryLogStore(LogStore):
     ) -> FoundDir:
         if path in self.failures:
             raise LogStorageError(f"Error while loading log dir {path}: {self.failures[path]}")
-        logs = self.dirs.setdefault(path, DirLogs({}, {}))
+        logs = self.dirs.setdefault(path, DirLogs())
         for partition, log in logs.items():
             assert isinstance(log, IntervalLog)
             log.config = config_of(partition.topic)
@@ -210,23 +203,12 @@ class MemoryLogStore(LogStore):
             (logs.futures if is_future else logs.current).pop(partition, None)
         return IntervalLog(config)
 
-    def restore(
-        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
-    ) -> tuple[IntervalLog, Sequence[Repair]]:
-        raise AssertionError("in-memory logs are never damaged")
-
-    def mark_damaged_deleted(
-        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
-    ) -> None:
-        raise AssertionError("in-memory logs are never damaged")
-
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
         self.high_watermarks[path] = dict(high_watermarks)
 
-    def crash(self, draw: Draw) -> int:
-        lost = 0
+    def crash(self, draw: Draw) -> None:
         for path, logs in self.dirs.items():
             for partition, log in logs.items():
                 assert isinstance(log, IntervalLog)
@@ -240,5 +222,3 @@ class MemoryLogStore(LogStore):
                         f"{gone} records were not on disk when the machine crashed",
                     )
                     self._lost.setdefault(path, []).append((partition, repair))
-                lost += gone
-        return lost

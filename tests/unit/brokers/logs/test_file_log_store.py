@@ -133,11 +133,12 @@ def test_a_deleted_log_goes_later(brokers: Brokers, folder: Path, batch: bytes) 
     manager.delete(T0, NOW_MS)
     marked = f"t-0.{0:032x}-delete"
     assert marked in names(folder)
-    assert manager.delete_marked(NOW_MS + DELAY_MS - 1) == 0
+    manager.delete_marked(NOW_MS + DELAY_MS - 1)
+    assert marked in names(folder)
     manager.shutdown()
     manager = brokers.start(folder)
     assert manager.dirs.current(T0) is None
-    assert manager.delete_marked(NOW_MS + DELAY_MS) == 1
+    manager.delete_marked(NOW_MS + DELAY_MS)
     assert marked not in names(folder)
 
 
