@@ -30,7 +30,15 @@ from klamm.brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from klamm.brokers.logs.intervals import NOTHING_HELD, Held, can_be_joined, joined, pack, unpack
+from klamm.brokers.logs.intervals import (
+    NOTHING_HELD,
+    Held,
+    can_be_joined,
+    joined,
+    pack,
+    per_epoch,
+    unpack,
+)
 from klamm.brokers.logs.leader_epoch_cache import EpochEntries
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
@@ -256,13 +264,7 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def intervals(self) -> tuple[Interval, ...]:
         """Return all readable records as intervals, one for each leader epoch (see ReplicaLog)."""
-        found: list[Interval] = []
-        for interval in self.held.between(self.log_start_offset, self.log_end_offset):
-            if found and found[-1].leader_epoch == interval.leader_epoch:
-                found[-1] = joined(found[-1], interval)
-            else:
-                found.append(interval)
-        return tuple(found)
+        return per_epoch(self.held.between(self.log_start_offset, self.log_end_offset))
 
     def truncate_to(self, offset: int) -> int:
         """Truncate the log to ``offset`` (see ReplicaLog)."""

@@ -6,12 +6,12 @@ brokers/logs/interval_log.py contains the log, and explains in what ways interva
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
 import msgspec
 
-from klamm.brokers.logs.record_batch import BatchHeader
 from klamm.cluster.records import NO_TIMESTAMP, Interval
 
 _start_of: Final = attrgetter("start")
@@ -117,15 +117,12 @@ def joined(last: Interval, interval: Interval) -> Interval:
     )
 
 
-def add_batch(found: list[Interval], header: BatchHeader, log_start_offset: int) -> None:
-    """Add a batch to the intervals ``found``, without its records before ``log_start_offset``.
-
-    If the last interval has the same leader epoch, it is extended.
-    """
-    start = max(header.base_offset, log_start_offset)
-    size, latest_ms = header.size_bytes, header.max_timestamp_ms
-    if found and found[-1].leader_epoch == header.leader_epoch:
-        last = found.pop()
-        start, size = last.start, last.size_bytes + size
-        latest_ms = max(latest_ms, last.max_timestamp_ms)
-    found.append(Interval(header.leader_epoch, start, header.next_offset, size, latest_ms))
+def per_epoch(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Join adjacent intervals of the same leader epoch."""
+    found: list[Interval] = []
+    for interval in intervals:
+        if found and found[-1].leader_epoch == interval.leader_epoch:
+            found[-1] = joined(found[-1], interval)
+        else:
+            found.append(interval)
+    return tuple(found)

@@ -29,7 +29,7 @@ from klamm.brokers.logs.errors import (
     RecordBatchTooLarge,
     storage_errors,
 )
-from klamm.brokers.logs.intervals import add_batch
+from klamm.brokers.logs.intervals import per_epoch
 from klamm.brokers.logs.leader_epoch_cache import EpochEntries
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from klamm.brokers.logs.log_inspection import inspect
@@ -221,13 +221,20 @@ class SegmentLog:
 
         Raises CorruptRecord.
         """
-        found: list[Interval] = []
+        start = self.log_start_offset
         with self._storage_errors("reading from {}"):
-            for segment in self._segments[self._floor(self.log_start_offset) :]:
-                for _, header in segment.log.batches():
-                    if header.last_offset >= self.log_start_offset:
-                        add_batch(found, header, self.log_start_offset)
-        return tuple(found)
+            return per_epoch(
+                Interval(
+                    header.leader_epoch,
+                    max(header.base_offset, start),
+                    header.next_offset,
+                    header.size_bytes,
+                    header.max_timestamp_ms,
+                )
+                for segment in self._segments[self._floor(start) :]
+                for _, header in segment.log.batches()
+                if header.last_offset >= start
+            )
 
     def truncate_to(self, offset: int) -> int:
         """Truncate the log to ``offset`` (see ReplicaLog).
