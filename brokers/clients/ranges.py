@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klamm.brokers.logs.corrupt_batch import CorruptBatch, corrupt_batch_at
-from klamm.brokers.logs.errors import ReplicaLogError
-from klamm.brokers.logs.record_batch import checked_batches
+from klamm.brokers.logs.corrupt_batch import CorruptBatch, readable_batches
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.records import Records, Stretch
 
@@ -85,15 +83,11 @@ def readable_part(records: Records, offset: int) -> Readable:
         for interval in records.intervals:
             _add_from(found, offset, Stretch(interval.leader_epoch, interval.start, interval.end))
         return Readable(records, found)
-    read_bytes, next_offset = 0, offset
-    try:
-        for position, header in checked_batches(records):
-            read_bytes, next_offset = position + header.size_bytes, header.next_offset
-            _add_from(found, offset, Stretch(header.leader_epoch, header.base_offset, next_offset))
-    except ReplicaLogError as error:
-        corrupt = corrupt_batch_at(records, read_bytes, next_offset, str(error))
-        return Readable(records[:read_bytes], found, corrupt)
-    return Readable(records, found)
+    headers, corrupt = readable_batches(records, offset)
+    for header in headers:
+        stretch = Stretch(header.leader_epoch, header.base_offset, header.next_offset)
+        _add_from(found, offset, stretch)
+    return Readable(records[: sum(header.size_bytes for header in headers)], found, corrupt)
 
 
 def _add_from(stretches: list[Stretch], offset: int, added: Stretch) -> None:

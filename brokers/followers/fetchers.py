@@ -14,7 +14,7 @@ from collections.abc import Callable, Container
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.followers.follower import NextFetch, fetch_position, take_fetched
-from klamm.brokers.logs.corrupt_batch import CorruptBatch, first_corrupt_batch
+from klamm.brokers.logs.corrupt_batch import CorruptBatch, readable_batches
 from klamm.brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
 from klamm.brokers.logs.log_journal import FetchedCorruptBatch, LogJournal, Truncation
 from klamm.brokers.partitions.partition import Partition
@@ -255,7 +255,7 @@ class ReplicaFetcherManager:
     ) -> None:
         """Log a corrupt batch and write it to the journal, but only when it is first fetched."""
         offset, records = answer.fetch_offset, answer.records
-        batch = first_corrupt_batch(records, offset) if isinstance(records, bytes) else None
+        batch = readable_batches(records, offset).corrupt if isinstance(records, bytes) else None
         assert partition.state is not None
         corrupt = FetchedCorruptBatch(
             tp,

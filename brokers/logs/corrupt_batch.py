@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from klamm.brokers.logs.errors import ReplicaLogError
-from klamm.brokers.logs.record_batch import checked_batches, parse_header
+from klamm.brokers.logs.record_batch import BatchHeader, checked_batches, parse_header
 
 
 class CorruptBatch(NamedTuple):
@@ -28,29 +28,30 @@ class CorruptBatch(NamedTuple):
     reason: str
 
 
-def first_corrupt_batch(records: bytes, offset: int) -> CorruptBatch | None:
-    """Return the first corrupt batch in ``records``, or None if all batches are valid.
+class ReadableBatches(NamedTuple):
+    """Headers of the batches before the first corrupt one, and that one; None if all are valid."""
 
-    ``offset`` is the fetch offset. It is used as the offset of the first batch if the header of
-    that batch is corrupt.
+    headers: list[BatchHeader]
+    corrupt: CorruptBatch | None = None
+
+
+def readable_batches(records: bytes, offset: int) -> ReadableBatches:
+    """Verify the batches in ``records``, up to the first corrupt one.
+
+    ``offset`` is the fetch offset. If the header of a corrupt batch is corrupt, too, the batch is
+    taken to begin where the previous batch ends, or at the fetch offset if it is the first.
     """
-    read_bytes = 0
+    headers: list[BatchHeader] = []
     try:
-        for position, header in checked_batches(records):
-            read_bytes, offset = position + header.size_bytes, header.next_offset
+        for _, header in checked_batches(records):
+            headers.append(header)
     except ReplicaLogError as error:
-        return corrupt_batch_at(records, read_bytes, offset, str(error))
-    return None
-
-
-def corrupt_batch_at(records: bytes, position: int, offset: int, reason: str) -> CorruptBatch:
-    """Return a description of the corrupt batch at a byte position.
-
-    ``offset`` is the offset after the previous batch. It is used as the offset of the corrupt batch
-    if the header of the corrupt batch cannot be read.
-    """
-    try:
-        header = parse_header(records, position)
-    except (ReplicaLogError, struct.error):
-        return CorruptBatch(offset, -1, reason)
-    return CorruptBatch(header.base_offset, header.next_offset, reason)
+        position = sum(header.size_bytes for header in headers)
+        try:
+            header = parse_header(records, position)
+        except (ReplicaLogError, struct.error):
+            begin = headers[-1].next_offset if headers else offset
+            return ReadableBatches(headers, CorruptBatch(begin, -1, str(error)))
+        corrupt = CorruptBatch(header.base_offset, header.next_offset, str(error))
+        return ReadableBatches(headers, corrupt)
+    return ReadableBatches(headers)
