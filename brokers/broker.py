@@ -18,7 +18,6 @@ from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.controlled_shutdown import ControlledShutdownRequests
 from klamm.brokers.dynamic_config import DynamicConfigManager
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
-from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
 from klamm.brokers.groups.group_coordinator import GroupCoordinator
 from klamm.brokers.groups.group_log import GroupLog
 from klamm.brokers.groups.leadership import follow_leadership
@@ -158,14 +157,12 @@ class KafkaServer:
         )
         self._topic_creation = TopicCreation(self.config, self.metadata_cache, self._send)
         return ClientApis(
+            self.config,
             self.metadata_cache,
             self.replica_manager.leaders,
             ProducerIdManager(self.info.id, self._zk),
             self.groups,
             group_log,
-            CoordinatorLookup(
-                self.config, self.metadata_cache, self.groups.partition_of, self._topic_creation
-            ),
             self._topic_creation,
         )
 

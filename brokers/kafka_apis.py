@@ -7,8 +7,8 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
-from klamm.brokers.groups.group_coordinator import GroupCoordinator
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.groups.group_coordinator import GroupCoordinator, partition_for
 from klamm.brokers.groups.group_log import GroupLog
 from klamm.brokers.leaders.leader_replicas import LeaderReplicas
 from klamm.brokers.log_configs import TopicLogConfigs
@@ -26,7 +26,11 @@ from klamm.cluster.client_requests import (
     OffsetsForLeaderEpochRequest,
 )
 from klamm.cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, ProduceRequest
-from klamm.cluster.group_requests import FindCoordinatorRequest, GroupRequest
+from klamm.cluster.group_requests import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    GroupRequest,
+)
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import (
     ControlRequest,
@@ -39,7 +43,8 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from klamm.cluster.types import NO_BROKER_EPOCH
+from klamm.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
 
 
 class ControlApis:
@@ -98,20 +103,20 @@ class ClientApis:
 
     def __init__(
         self,
+        config: BrokerConfig,
         cache: MetadataCache,
         leaders: LeaderReplicas,
         producer_ids: ProducerIdManager,
         groups: GroupCoordinator,
         group_log: GroupLog,
-        lookup: CoordinatorLookup,
         creation: TopicCreation,
     ) -> None:
+        self._config = config
         self._cache = cache
         self._leaders = leaders
         self._producer_ids = producer_ids
         self._groups = groups
         self._group_log = group_log
-        self._lookup = lookup
         self._creation = creation
         self._answers: list[tuple[Message, Response]] = []
 
@@ -139,7 +144,7 @@ class ClientApis:
             case InitProducerIdRequest():
                 answer = self._producer_ids.init_producer_id()
             case FindCoordinatorRequest() as body:
-                answer = self._lookup.find(body, now_ms)
+                answer = self._find_coordinator(body, now_ms)
             case body if isinstance(body, GroupRequest):
                 answer = self._groups.handle(message, body)
             case _:
@@ -147,6 +152,34 @@ class ClientApis:
         if answer is not None:
             self._answers.append((message, answer))
         return True
+
+    def _find_coordinator(
+        self, body: FindCoordinatorRequest, now_ms: float
+    ) -> FindCoordinatorResponse:
+        """Return the leader of the partition of an internal topic that stores the key's state.
+
+        While there is no live leader or no such topic, the error is COORDINATOR_NOT_AVAILABLE; the
+        topic is created. Simulated brokers have no transactions; a broker without replicas knows
+        the coordinators of Kafka's brokers.
+        """
+        hosts_replicas = self._config.hosts_replicas
+        if body.is_transactional and hosts_replicas:
+            return FindCoordinatorResponse(Errors.UNSUPPORTED_VERSION)
+        topic = TRANSACTIONS_TOPIC if body.is_transactional else OFFSETS_TOPIC
+        count = self._cache.num_partitions(topic)
+        if not count:
+            self._creation.create((topic,), now_ms)
+            return FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+        partition = (
+            self._groups.partition_of(body.key)
+            if hosts_replicas
+            else partition_for(body.key, count)
+        )
+        leader = self._cache.leader_of(TopicPartition(topic, partition))
+        coordinator = None if leader is None else self._cache.alive_brokers.get(leader)
+        if coordinator is None:
+            return FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+        return FindCoordinatorResponse(Errors.NONE, coordinator)
 
     def take_answers(self) -> list[tuple[Message, Response]]:
         """Remove and return the requests that can be answered now, each with its response."""
