@@ -76,7 +76,7 @@ class Listing:
 
 
 # A minus means descending order with nulls first: intervals that have not ended come first.
-_LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition")
+_LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition", "source", "run")
 _WORST: Final = ("-trouble", "source", "run")
 _WORST_TOPICS: Final = ("-trouble", "-leaderless_ms", "source", "run", "topic")
 _FIRST: Final = ("t_ms", "place", "file", "line")
@@ -101,7 +101,7 @@ _ORDERS: Final[dict[str, tuple[str, ...]]] = {
     "leaders_over_time": (*_DRAWN, "broker"),
     "isr_churn": (*_DRAWN, "broker"),
     "marks": ("source", "run", "t_ms", "what"),
-    "flapping": ("-shrinks", "topic", "partition", "replica"),
+    "flapping": ("-shrinks", "topic", "partition", "replica", "source", "run"),
     "reassignments": _LONGEST,
     "topics": _WORST_TOPICS,
     "brokers": (*_WORST, "broker"),

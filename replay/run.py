@@ -31,7 +31,6 @@ from klamm.replay.questions.final_states import final_partitions, final_replicas
 from klamm.replay.questions.histories import by_partition, by_replica
 from klamm.replay.questions.isrs import flapping_replicas, isr_churn, moves, unclean_elections
 from klamm.replay.questions.lives import (
-    UNDATED,
     leader_changes,
     leaders_over_time,
     lives,
@@ -39,7 +38,6 @@ from klamm.replay.questions.lives import (
     offline_intervals,
     offline_timeline,
 )
-from klamm.replay.questions.logs import all_counts_by_log, counts_by_log
 from klamm.replay.questions.outages import (
     Planned,
     deaths,
@@ -49,7 +47,16 @@ from klamm.replay.questions.outages import (
     unplanned_shrinks,
     while_reassigned,
 )
-from klamm.replay.questions.reassignments import IS_REASSIGNMENT, OPEN, reassignments
+from klamm.replay.questions.problems import (
+    Problems,
+    all_counts_by_log,
+    brokers_by_trouble,
+    counts_by_log,
+    problems_of_brokers,
+    problems_of_topics,
+    topics_by_trouble,
+)
+from klamm.replay.questions.reassignments import IS_REASSIGNMENT, reassignments
 from klamm.replay.questions.row_checks import (
     all_lost_tails,
     failed_transitions,
@@ -65,13 +72,6 @@ from klamm.replay.questions.timeline import (
     marks_of_partitions,
     most_changed,
     named_partitions,
-)
-from klamm.replay.questions.trouble import (
-    Problems,
-    brokers_by_trouble,
-    problems_of_brokers,
-    problems_of_topics,
-    topics_by_trouble,
 )
 
 VIOLATIONS: Final = (
@@ -105,7 +105,16 @@ _ONLY_LISTED: Final = (
 """Further answers whose rows are counted before they are listed."""
 _SUMMED: Final = ("failovers", "lost_rows", "lost_tails", "duplicates", "shared_epochs")
 """Answers at home whose rows are counted for each log."""
-_LISTED, _FIRST = "listed_", "first_"
+_SUMS: Final = {
+    **dict.fromkeys(("events", "repeated"), "logs"),
+    **dict.fromkeys(("leader_changes", "partitions"), "rows_of_topics"),
+    **dict.fromkeys(("illegal", "failed", "unclean"), "topics"),
+    **dict.fromkeys(("shrinks", "expands"), "isr_churn"),
+    **dict.fromkeys(("offlines", "offline_ms", "undated", "leaderless_ms"), "topics"),
+    **dict.fromkeys(("open_reassignments", "missing"), "logs"),
+}
+"""``Answers.counts`` that are sums, each with the answer whose rows have the column."""
+_FIRST: Final = "first_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +263,10 @@ def _answer(given: Divided, close: Callable[[], None]) -> Answers:
     }
     gathered = blocks.gather(
         {
-            "counts": _counts(found, in_blocks),
+            "numbers": "SELECT * FROM "
+            + ", ".join(
+                f"(SELECT count(*) AS {name} FROM ({sql}))" for name, sql in in_blocks.items()
+            ),
             "topics": problems_of_topics(problems),
             "rows_of_topics": rows_of_topics(blocks.events, from_ms),
             "brokers": problems_of_brokers(problems),
@@ -275,7 +287,8 @@ def _answer(given: Divided, close: Callable[[], None]) -> Answers:
     firsts = {name: f"SELECT * FROM {gathered[_FIRST + name]}" for name in in_blocks}
     home = _at_home(given, gathered)
     loss = data_loss(given.table)
-    counts, totals = _totals(given, gathered, home)
+    by_topic = {"rows_of_topics": f"SELECT * FROM {gathered['rows_of_topics']}"}
+    counts, totals = _totals(given, gathered, {**home, **by_topic})
     counts["lost_transactions"] = loss.ranges
     replicas = blocks.view(by_replica(blocks.events))
     in_blocks["partitions"] = final_partitions(f"({by_partition(replicas)})", blocks.events)
@@ -371,39 +384,6 @@ def _at_home(given: Divided, gathered: Mapping[str, str]) -> dict[str, str]:
     return {name: f"SELECT * FROM {kept(sql, name)}" for name, sql in tables.items()}
 
 
-def _counts(found: _Found, tables: Mapping[str, str]) -> str:
-    """Return a query for numbers of problems, and for the number of rows of each answer.
-
-    ``tables``: queries in blocks for answers. The result has one row; sums over all blocks are
-    ``Answers.counts`` and, with the prefix ``_LISTED``, the numbers of rows.
-    """
-    problems = found.problems
-    reassigned = f"({tables['reassignments']})"
-    of_relations = (
-        (
-            problems.marked,
-            "count(*) FILTER (WHERE is_illegal) AS illegal, "
-            f"count(*) FILTER (WHERE {IS_FAILURE}) AS failed, "
-            "count(*) FILTER (WHERE is_unclean) AS unclean",
-        ),
-        (
-            problems.moved,
-            "count(*) FILTER (WHERE has_left) AS shrinks, "
-            "count(*) FILTER (WHERE NOT has_left) AS expands",
-        ),
-        (
-            problems.stays,
-            f"count(*) FILTER (WHERE is_counted) AS offlines, {total('offline_ms')} AS offline_ms, "
-            f"{total(UNDATED)} AS undated",
-        ),
-        (problems.leaderless, f"{total('leaderless_ms')} AS leaderless_ms"),
-        (reassigned, f"count(*) FILTER (WHERE status = '{OPEN}') AS open_reassignments"),
-        *((f"({sql})", f"count(*) AS {_LISTED}{name}") for name, sql in tables.items()),
-    )
-    selected = (f"(SELECT {columns} FROM {relation})" for relation, columns in of_relations)
-    return f"SELECT * FROM {', '.join(selected)}"
-
-
 def _totals(
     given: Divided, gathered: Mapping[str, str], home: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, int]]:
@@ -412,29 +392,18 @@ def _totals(
     ``gathered``: relations with results of blocks. ``home``: queries for the answers at home; those
     that are neither in ``_COUNTED`` nor in ``_ONLY_LISTED`` are small.
     """
-    engine, counted, of_topics = given.blocks.home, gathered["counts"], gathered["rows_of_topics"]
-    names = engine.columns(f"SELECT * FROM {counted}")
-    sums = row(engine, f"SELECT {', '.join(f'{total(at)} AS {at}' for at in names)} FROM {counted}")
-    totals = {at.removeprefix(_LISTED): n for at, n in sums.items() if at.startswith(_LISTED)}
+    engine, numbers = given.blocks.home, gathered["numbers"]
+    names = engine.columns(f"SELECT * FROM {numbers}")
+    totals = row(
+        engine, f"SELECT {', '.join(f'{total(at)} AS {at}' for at in names)} FROM {numbers}"
+    )
     for name in (*_COUNTED, *_ONLY_LISTED):
         if name in home:
             listed = f"SELECT {number_listed(name)} AS n FROM ({home[name]})"
             totals[name] = row(engine, listed)["n"]
-    topics = row(
-        engine,
-        f"SELECT {total('leader_changes')} AS leader_changes, {total('partitions')} AS partitions "
-        f"FROM {of_topics}",
-    )
-    missing = row(engine, f"SELECT {total('missing')} AS missing FROM {given.lost}")
-    counts = {
-        "events": given.extent["rows"],
-        "repeated": given.copies,
-        **topics,
-        **{at: n for at, n in sums.items() if not at.startswith(_LISTED)},
-        **missing,
-        **{name: totals[name] for name in _COUNTED},
-    }
-    return counts, totals
+    sums = (f"(SELECT {total(name)} FROM ({home[of]})) AS {name}" for name, of in _SUMS.items())
+    counts = row(engine, f"SELECT {', '.join(sums)}")
+    return {**counts, **{name: totals[name] for name in _COUNTED}}, totals
 
 
 def _life_lines(given: Divided, found: _Found, firsts: Mapping[str, str]) -> str:

@@ -66,19 +66,22 @@ def test_what_is_drawn_has_more_rows(table: EventTable) -> None:
 def test_intervals_that_have_not_ended_come_first_then_the_longest(table: EventTable) -> None:
     t, u = xxhash64("t"), xxhash64("u")
     sql = values(
-        "took_ms, start_ms, topic, partition",
-        (5, 9, t, 0),
-        (None, 3, u, 1),
-        (7, 2, t, 2),
-        (7, 1, u, 3),
-        (None, None, t, 4),
-        (None, 3, u, 0),
+        "took_ms, start_ms, topic, partition, source, run",
+        (5, 9, t, 0, 4, 1),
+        (5, 9, t, 0, 1, 1),
+        (None, 3, u, 1, 1, 1),
+        (7, 2, t, 2, 1, 1),
+        (7, 1, u, 3, 1, 1),
+        (None, None, t, 4, 1, 1),
+        (None, 3, u, 0, 1, 1),
     )
     found = listed(table, "offline_intervals", sql)
     assert [(row["took_ms"], row["topic"], row["partition"]) for row in found.rows] == [
         *((None, "u", 0), (None, "u", 1), (None, "t", 4)),
-        *((7, "u", 3), (7, "t", 2), (5, "t", 0)),
+        *((7, "u", 3), (7, "t", 2), (5, "t", 0), (5, "t", 0)),
     ]
+    # What two logs say alike is in the order of the logs.
+    assert [row["source"] for row in found.rows[-2:]] == ["journal", "zookeeper"]
     (first,) = table.engine.fetch(
         first_rows({"offline_intervals": sql}, 1)["offline_intervals"]
     ).rows

@@ -29,6 +29,13 @@ from klamm.replay.questions.lives import (
     offline_intervals,
     offline_timeline,
 )
+from klamm.replay.questions.problems import (
+    Problems,
+    brokers_by_trouble,
+    problems_of_brokers,
+    problems_of_topics,
+    topics_by_trouble,
+)
 from klamm.replay.questions.reassignments import reassignments
 from klamm.replay.questions.row_checks import (
     blocks_beside_gaps,
@@ -49,13 +56,6 @@ from klamm.replay.questions.timeline import (
     marks_of_partitions,
     most_changed,
     named_partitions,
-)
-from klamm.replay.questions.trouble import (
-    Problems,
-    brokers_by_trouble,
-    problems_of_brokers,
-    problems_of_topics,
-    topics_by_trouble,
 )
 from klamm.statemachines import partition_state, replica_state
 from tests.spark.conftest import Coded, rows_of, table_in
@@ -678,7 +678,7 @@ def test_problems_are_counted_by_topic_and_by_broker(duckdb: Engine) -> None:
     key = "source, run, topic, partition"
     of_t = f"SELECT {key}, {{}} FROM {events} WHERE line = 1"
     found = Problems(
-        marked=events,
+        marked=duckdb.view(f"SELECT * FROM {events} WHERE topic IS NOT NULL"),
         gaps=duckdb.keep(
             of_t.format("-1 AS replica, 4 AS missing")
             + " UNION ALL "
