@@ -302,7 +302,7 @@ def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
     """
     from klamm.replay.engines import row, rows
 
-    partitions = answers.tables["partitions"]
+    partitions = answers.tables["partitions"]()
     words = opened.tables[0].in_words(partitions)
     order = f"ORDER BY source, run, topic, partition LIMIT {_STATES_LISTED}"
     with opened.progress.step("look up the states of partitions"):

@@ -65,7 +65,7 @@ def facts_of_run(stored: EventTable, answers: Answers, run: str, to_ms: int | No
     found = {
         name: [row for row in words if row["run"].endswith(run)]
         for name, words in in_words(
-            {name: rows(stored.engine, answers.tables[name]) for name in _TABLES}, stored
+            {name: rows(stored.engine, answers.tables[name]()) for name in _TABLES}, stored
         ).items()
     }
     lives = [row for row in life_rows(stored, answers) if row["run"].endswith(run)]

@@ -69,5 +69,5 @@ def write_tables(folder: Path, table: EventTable, answers: Answers) -> None:
     """
     engine = table.engine
     engine.write(f"SELECT * FROM {table.damaged}", folder / DAMAGED)
-    for name, sql in answers.tables.items():
-        engine.write(table.in_words(sql), folder / name)
+    for name, made in answers.tables.items():
+        engine.write(table.in_words(made()), folder / name)

@@ -7,15 +7,15 @@ single partitions, and the times of controller epochs, are collected when the ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from klamm.replay.data_loss import DataLoss, data_loss
 from klamm.replay.division import Divided, divided_events, no_rows
 from klamm.replay.engines import row
-from klamm.replay.engines.blocks import Blocks
 from klamm.replay.event_table import EventTable
 from klamm.replay.filters import Filters, check
 from klamm.replay.listings import MOST_LISTED, Listing, first_listed, first_rows, number_listed
@@ -125,7 +125,7 @@ class Answers:
     - ``first_ms``, ``last_ms``: times of the first and last event.
     - ``bucket_ms``: width of the time buckets of plots.
     - ``listings``: first rows of each answer, with strings instead of codes.
-    - ``tables``: a query for all rows of each answer, with codes.
+    - ``tables``: makes the query for all rows of each answer, with codes.
     - ``data_loss``: damaged lines and lost ZooKeeper transactions.
     """
 
@@ -134,7 +134,7 @@ class Answers:
     last_ms: int | None
     bucket_ms: int
     listings: Mapping[str, Listing]
-    tables: Mapping[str, str]
+    tables: Mapping[str, Callable[[], str]]
     data_loss: DataLoss
     life_lines: Callable[[], str] = str
     """Makes the query for the states and leaders of partitions over time, for the page only."""
@@ -156,38 +156,6 @@ class Answers:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-class _Tables(Mapping[str, str]):
-    """Queries for all rows of each answer, for the table's engine, made when they are needed.
-
-    ``home``: queries over relations at home of the blocks. ``in_blocks``: queries over each block.
-    """
-
-    def __init__(
-        self, blocks: Blocks, home: Mapping[str, str], in_blocks: Mapping[str, str]
-    ) -> None:
-        self._blocks = blocks
-        self._home = home
-        self._in_blocks = in_blocks
-        self._made: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        if name not in self._made:
-            blocks = self._blocks
-            self._made[name] = (
-                blocks.of_home(self._home[name])
-                if name in self._home
-                else blocks.of_all(self._in_blocks[name])
-            )
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._home
-        yield from self._in_blocks
-
-    def __len__(self) -> int:
-        return len(self._home) + len(self._in_blocks)
 
 
 def answer(table: EventTable, filters: Filters | None = None) -> Answers:
@@ -299,7 +267,10 @@ def _answer(given: Divided, close: Callable[[], None]) -> Answers:
         last_ms=given.extent["last_ms"],
         bucket_ms=given.width_ms,
         listings=first_listed(given.table, blocks.home, {**home, **firsts}, totals),
-        tables=_Tables(blocks, home, in_blocks),
+        tables={
+            **{name: partial(blocks.of_home, sql) for name, sql in home.items()},
+            **{name: partial(blocks.of_all, sql) for name, sql in in_blocks.items()},
+        },
         data_loss=loss,
         life_lines=lambda: _life_lines(given, found, firsts),
         close=close,

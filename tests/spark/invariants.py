@@ -24,9 +24,9 @@ def check_invariants(table: EventTable, answers: Answers) -> None:
         ("isr_churn", ("shrinks", "expands")),
     ):
         below = " OR ".join(f"{column} < 0" for column in columns)
-        assert rows(engine, f"SELECT * FROM ({tables[name]}) WHERE {below}") == [], name
+        assert rows(engine, f"SELECT * FROM ({tables[name]()}) WHERE {below}") == [], name
     last = _LAST.format(
-        key="broker, ", name="leaders", sql=tables["leaders_over_time"], by=", broker"
+        key="broker, ", name="leaders", sql=tables["leaders_over_time"](), by=", broker"
     )
     leading = {
         (row["source"], row["run"], row["broker"]): row["value"]
@@ -36,15 +36,15 @@ def check_invariants(table: EventTable, answers: Answers) -> None:
     final = rows(
         engine,
         "SELECT source, run, leader, count(*) AS n "
-        f"FROM ({tables['partitions']}) WHERE leader >= {NO_LEADER} GROUP BY source, run, leader",
+        f"FROM ({tables['partitions']()}) WHERE leader >= {NO_LEADER} GROUP BY source, run, leader",
     )
     assert leading == {(row["source"], row["run"], row["leader"]): row["n"] for row in final}
     _check_life_lines(table, answers)
-    last = _LAST.format(key="", name="offline", sql=tables["offline_timeline"], by="")
+    last = _LAST.format(key="", name="offline", sql=tables["offline_timeline"](), by="")
     offline = {(row["source"], row["run"]): row["value"] for row in rows(engine, last)}
     open_stays = Counter(
         (row["source"], row["run"])
-        for row in rows(engine, tables["offline_intervals"])
+        for row in rows(engine, tables["offline_intervals"]())
         if row["end_ms"] is None
     )
     assert +Counter(offline) == open_stays
@@ -55,7 +55,7 @@ def _check_life_lines(table: EventTable, answers: Answers) -> None:
         (row["source"], row["run"], row["topic"], row["partition"]): row
         for row in rows(table.engine, answers.life_lines())
     }
-    for row in rows(table.engine, answers.tables["partitions"]):
+    for row in rows(table.engine, answers.tables["partitions"]()):
         last = lives.pop((row["source"], row["run"], row["topic"], row["partition"]), None)
         if last is None:
             assert row["leader"] is None and not row["state"], row

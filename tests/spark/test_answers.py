@@ -128,7 +128,7 @@ def test_the_journals_have_all_that_is_asked(folded: Folded) -> None:
 
 
 def test_final_partitions(table: EventTable, answers: Answers, folded: Folded) -> None:
-    found = {partition_of(row): row for row in told(table, answers.tables["partitions"])}
+    found = {partition_of(row): row for row in told(table, answers.tables["partitions"]())}
     there = {tp: state for tp, state in folded.states.items() if state not in GONE}
     assert {tp: row["state"] for tp, row in found.items()} == there
     assert {tp: leadership_of(row) for tp, row in found.items()} == {
@@ -137,7 +137,7 @@ def test_final_partitions(table: EventTable, answers: Answers, folded: Folded) -
 
 
 def test_final_replicas(table: EventTable, answers: Answers, folded: Folded) -> None:
-    found = told(table, answers.tables["replicas"])
+    found = told(table, answers.tables["replicas"]())
     assert {(partition_of(row), row["replica"]): row["state"] for row in found} == {
         at: state for at, state in folded.replica_states.items() if state not in GONE
     }
@@ -150,7 +150,7 @@ def test_the_invariants_hold(table: EventTable, answers: Answers) -> None:
 def test_the_ordered_fold_ends_with_the_same(
     table: EventTable, answers: Answers, folded: Folded
 ) -> None:
-    events = table.engine.view(without(table.events, f"({answers.tables['duplicates']})"))
+    events = table.engine.view(without(table.events, f"({answers.tables['duplicates']()})"))
     found = list(in_words({"": ordered_fold(table.engine, events)}, table)[""])
     states = {partition_of(row): row for row in found if row["replica"] == -1}
     assert {tp: row["state"] for tp, row in states.items() if row["state"]} == folded.states
@@ -168,7 +168,7 @@ def test_the_ordered_fold_ends_with_the_same(
 
 
 def test_illegal_transitions(table: EventTable, answers: Answers, folded: Folded) -> None:
-    assert sorted(row["line"] for row in told(table, answers.tables["illegal"])) == sorted(
+    assert sorted(row["line"] for row in told(table, answers.tables["illegal"]())) == sorted(
         folded.illegal
     )
     assert answers.counts["illegal"] == len(folded.illegal)
@@ -179,13 +179,13 @@ def test_illegal_transitions(table: EventTable, answers: Answers, folded: Folded
 
 def test_gaps(table: EventTable, answers: Answers, folded: Folded) -> None:
     found: Counter[History] = Counter()
-    for row in told(table, answers.tables["gaps"]):
+    for row in told(table, answers.tables["gaps"]()):
         key = History(*(row[name] for name in History._fields))
         assert row["missing"] == row["before_key_seq"] - (row["after_key_seq"] or 0) - 1
         found[key] += row["missing"]
     assert found == folded.missing
     lost: Counter[str] = Counter()
-    for row in told(table, answers.tables["lost_rows"]):
+    for row in told(table, answers.tables["lost_rows"]()):
         assert row["missing"] == row["before_seq"] - (row["after_seq"] or 0) - 1
         lost[row["run"]] += row["missing"]
     assert lost == +folded.lost_rows
@@ -195,7 +195,7 @@ def test_gaps(table: EventTable, answers: Answers, folded: Folded) -> None:
 
 
 def test_duplicates_are_counted_once(table: EventTable, answers: Answers, folded: Folded) -> None:
-    found = told(table, answers.tables["duplicates"])
+    found = told(table, answers.tables["duplicates"]())
     assert {
         (row["run"], row["controller"], row["epoch"], row["seq"]): row["copies"] for row in found
     } == folded.copies
@@ -205,7 +205,7 @@ def test_duplicates_are_counted_once(table: EventTable, answers: Answers, folded
 def test_offline_intervals(table: EventTable, answers: Answers, folded: Folded) -> None:
     found = [
         Interval(partition_of(row), row["epoch"], row["start_ms"], row["end_ms"], row["ended_by"])
-        for row in told(table, answers.tables["offline_intervals"])
+        for row in told(table, answers.tables["offline_intervals"]())
     ]
     assert Counter(found) == Counter(folded.offline)
     assert {at.ended_by for at in found} == {"transition", "snapshot", None}
@@ -220,13 +220,13 @@ def test_how_often_partitions_went_offline(answers: Answers, folded: Folded) -> 
 def test_leaderless_intervals(table: EventTable, answers: Answers, folded: Folded) -> None:
     found = [
         Leaderless(partition_of(row), row["lost"], row["start_ms"], row["end_ms"])
-        for row in told(table, answers.tables["leaderless_intervals"])
+        for row in told(table, answers.tables["leaderless_intervals"]())
     ]
     assert Counter(found) == Counter(folded.leaderless)
 
 
 def test_unclean_elections(table: EventTable, answers: Answers, folded: Folded) -> None:
-    found = told(table, answers.tables["unclean"])
+    found = told(table, answers.tables["unclean"]())
     assert sorted(row["line"] for row in found) == sorted(folded.unclean)
     assert all(row["leader"] not in row["prev_isr"] for row in found)
     assert answers.counts["unclean"] == len(folded.unclean)
@@ -238,7 +238,7 @@ def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
         for (_, replica), times in expected.items():
             by_broker[replica] += times
         found: Counter[int] = Counter()
-        for row in told(table, answers.tables["isr_churn"]):
+        for row in told(table, answers.tables["isr_churn"]()):
             found[row["broker"]] += row[name]
         assert found == by_broker
 
@@ -247,7 +247,7 @@ def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
 def test_flapping_replicas(
     table: EventTable, answers: Answers, folded: Folded, window_ms: int
 ) -> None:
-    events = table.engine.view(without(table.events, f"({answers.tables['duplicates']})"))
+    events = table.engine.view(without(table.events, f"({answers.tables['duplicates']()})"))
     expected = {
         at: burst
         for at, moved in folded.isr_moves.items()
@@ -265,7 +265,7 @@ def bursts(rows: list[dict[str, Any]]) -> dict[tuple[Partition, int], Burst]:
 
 
 def test_failovers(table: EventTable, answers: Answers, folded: Folded) -> None:
-    found = told(table, answers.tables["failovers"])
+    found = told(table, answers.tables["failovers"]())
     assert {(row["run"], row["epoch"]): row["ready_after_ms"] for row in found} == {
         at: took for at, took in folded.ready_after_ms.items()
     }
@@ -298,7 +298,7 @@ def test_the_time_offline_is_that_of_the_intervals(
     last_ms = {row.run_id: row.t_ms for row in sorted(rows, key=lambda row: row.t_ms)}
     whole = [at for at in folded.offline if at.partition.run == "whole"]
     took_ms = sum((at.end_ms or last_ms["whole"]) - (at.start_ms or 0) for at in whole)
-    found = [row for row in told(table, answers.tables["topics"]) if row["run"] == "whole"]
+    found = [row for row in told(table, answers.tables["topics"]()) if row["run"] == "whole"]
     assert sum(row["offline_ms"] for row in found) == took_ms > 0
 
 
@@ -306,7 +306,7 @@ def test_reassignments_are_those_of_the_phases(
     table: EventTable, answers: Answers, rows: list[JournalRow]
 ) -> None:
     phases = [row for row in rows if row.run_id == "whole" and row.kind == Kind.REASSIGNMENT_PHASE]
-    found = [row for row in told(table, answers.tables["reassignments"]) if row["run"] == "whole"]
+    found = [row for row in told(table, answers.tables["reassignments"]()) if row["run"] == "whole"]
     assert {row["reassignment"] for row in found} == {row.reassignment_id for row in phases}
     (done,) = (row for row in found if row["status"] == "done")
     assert done["end_ms"] == max(row.t_ms for row in phases if row.to == "B8")
@@ -321,7 +321,7 @@ def test_as_of_an_epoch_and_from_a_time(
     from_ms = sorted(row.t_ms for row in rows if row.run_id == "whole" and row.epoch == 1)[100]
     filters = Filters(as_of_epoch=1, from_ms=from_ms, topics=("t",))
     with answer(table, filters) as found:
-        last = {partition_of(row): row for row in told(table, found.tables["partitions"])}
+        last = {partition_of(row): row for row in told(table, found.tables["partitions"]())}
         counts = found.counts
         elections = found.listings["failovers"]
     assert {at: row["state"] for at, row in last.items()} == {

@@ -69,7 +69,7 @@ def test_many_blocks_have_the_answers_of_one(
 
 
 def rows_of(table: EventTable, answers: Answers, name: str) -> list[str]:
-    sql = answers.life_lines() if name == "life_lines" else answers.tables[name]
+    sql = answers.life_lines() if name == "life_lines" else answers.tables[name]()
     return in_order(rows_in(table.engine, sql))
 
 

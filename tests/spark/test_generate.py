@@ -130,7 +130,7 @@ def _leaderless(made: Made) -> None:
 
 def _stuck(made: Made) -> None:
     planted = {one["reassignment"] for one in made.planted(Planted.STUCK)}
-    found = made.answers.tables["reassignments"]
+    found = made.answers.tables["reassignments"]()
     still_open = f"SELECT reassignment FROM ({found}) WHERE status = 'open'"
     names = rows(made.table.engine, made.table.in_words(still_open))
     assert sorted(row["reassignment"] for row in names) == sorted(planted)

@@ -42,7 +42,7 @@ def asked_of_both(engine: Engine, tmp_path: Path) -> Any:
 
 
 def final_isrs(table: EventTable, answers: Answers) -> list[tuple[Any, ...]]:
-    found = in_words({"": rows(table.engine, answers.tables["partitions"])}, table)[""]
+    found = in_words({"": rows(table.engine, answers.tables["partitions"]())}, table)[""]
     return sorted(
         (row["source"], row["topic"], row["partition"], row["state"], row["leader"], row["isr"])
         for row in found

@@ -150,7 +150,7 @@ def check(table: EventTable) -> None:
         (illegal,) = found.listings["illegal"].rows
         (gap,) = found.listings["gaps"].rows
         (flapping,) = found.listings["flapping"].rows
-        partitions = found.tables["partitions"]
+        partitions = found.tables["partitions"]()
         led = f"SELECT count(*) AS led FROM ({partitions}) WHERE leader = 1"
         assert row(table.engine, led) == {"led": COLD + 1}
     assert (counts["events"], counts["partitions"]) == (2 * COLD + HOT - 1, COLD + 1)
