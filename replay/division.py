@@ -44,8 +44,8 @@ class Kept:
         self._engine = engine
         self._names: list[str] = []
 
-    def __call__(self, sql: str, name: str, *, is_small: bool = False) -> str:
-        self._names.append(self._engine.keep(sql, name, is_small=is_small))
+    def __call__(self, sql: str, name: str) -> str:
+        self._names.append(self._engine.keep(sql, name))
         return self._names[-1]
 
     def close(self) -> None:

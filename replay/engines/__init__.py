@@ -65,11 +65,8 @@ class Engine(Protocol):
     def view(self, sql: str, name: str = "view") -> str:
         """Create a view of a query. Return its unique name, which begins with ``name``."""
 
-    def keep(self, sql: str, name: str = "kept", *, is_small: bool = False) -> str:
-        """Run a query and keep its result. Return its unique name, which begins with ``name``.
-
-        ``is_small``: the result fits in memory many times, so that a join may copy it to each task.
-        """
+    def keep(self, sql: str, name: str = "kept") -> str:
+        """Run a query and keep its result. Return its unique name, which begins with ``name``."""
 
     def divide(
         self,

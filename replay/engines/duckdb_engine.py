@@ -112,7 +112,7 @@ class DuckDbEngine:
         """Create a view of a query."""
         return self._named("VIEW", sql, name)
 
-    def keep(self, sql: str, name: str = "kept", *, is_small: bool = False) -> str:
+    def keep(self, sql: str, name: str = "kept") -> str:
         """Run a query and keep its result."""
         return self._named("TABLE", sql, name)
 

@@ -106,11 +106,10 @@ class SparkEngine:
         self._views[named] = sql
         return named
 
-    def keep(self, sql: str, name: str = "kept", *, is_small: bool = False) -> str:
+    def keep(self, sql: str, name: str = "kept") -> str:
         """Run a query when its result is first used, and keep the result."""
         frame = self._frame(sql).persist(StorageLevel.MEMORY_AND_DISK)
-        result = self._without_plan(frame)
-        named = self._named(result.hint("broadcast") if is_small else result, name)
+        named = self._named(self._without_plan(frame), name)
         self._kept[named] = frame
         return named
 
