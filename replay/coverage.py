@@ -1,21 +1,23 @@
 """Coverage of an event table: the number of events of each kind, and how complete each log is.
 
 One SQL aggregation over the stored events yields a row for each kind of event in each controller
-epoch and file. A second query runs only for epochs with missing or repeated sequence numbers.
+epoch and file, of which the others make sums. A query of its own runs for epochs with missing or
+repeated sequence numbers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from klamm.replay.engines import Engine, Row, rows
+from klamm.replay.engines import Engine, Row, rows, rows_together
 from klamm.replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
 from klamm.replay.event_table import OutOfOrder, RunCoverage
+from klamm.replay.questions.columns import EPOCH, total
 
-_EPOCH: Final = "source, run, controller, epoch"
 _JOURNAL: Final = code_of(JOURNAL, SOURCES)
 
 
@@ -33,7 +35,7 @@ class Coverage(NamedTuple):
 class _Epoch(NamedTuple):
     """Statistics of a controller epoch: number of rows, times, and sequence numbers.
 
-    ``first``, ``last``, ``sum`` and ``xor`` are the minimum, maximum, sum and exclusive or of the
+    ``first``, ``last``, ``sum`` and ``seq_xor`` are the minimum, maximum, sum and exclusive or of the
     column ``seq``, which only journals have.
     """
 
@@ -43,7 +45,7 @@ class _Epoch(NamedTuple):
     first: int
     last: int
     sum: int
-    xor: int
+    seq_xor: int
 
     @property
     def numbers(self) -> int:
@@ -62,137 +64,87 @@ class _Epoch(NamedTuple):
         return (
             self.rows == self.numbers
             and self.sum == (min(self.first, 1) + self.last) * self.numbers // 2
-            and self.xor == _xor_up_to(self.last)
+            and self.seq_xor == _xor_up_to(self.last)
         )
 
 
-class _LineRange(NamedTuple):
-    """The lines of one controller epoch in one file, and their sequence numbers.
-
-    - ``first_seq``, ``last_seq``: sequence numbers on the first and the last line.
-    - ``least``, ``greatest``: lowest and highest sequence number.
-    """
-
-    first_line: int
-    last_line: int
-    first_seq: int
-    last_seq: int
-    least: int
-    greatest: int
-
-
 _Key = tuple[int, int, int, int]
-_LineRanges = dict[int, dict[tuple[int, int], _LineRange]]
-"""The line ranges of one run, keyed by file, then by (controller, epoch)."""
 
 
 def coverage_of(engine: Engine, events: str, names: str) -> Coverage:
     """Count the events of a table, and find missing, repeated and reordered journal rows."""
-    counted = rows(
-        engine,
+    counted = engine.keep(
         f"""
-SELECT {_EPOCH}, file, kind, count(*) AS rows, min(t_ms) AS first_ms, max(t_ms) AS last_ms,
-  min(seq) AS first, max(seq) AS last, CAST(sum(seq) AS BIGINT) AS sum, bit_xor(seq) AS xor,
+SELECT {EPOCH}, file, kind, count(*) AS rows, min(t_ms) AS first_ms, max(t_ms) AS last_ms,
+  min(seq) AS first, max(seq) AS last, CAST(sum(seq) AS BIGINT) AS sum, bit_xor(seq) AS seq_xor,
   min(line) AS first_line, max(line) AS last_line,
   arg_min(seq, line) AS first_seq, arg_max(seq, line) AS last_seq
-FROM {events} GROUP BY {_EPOCH}, file, kind""",
+FROM {events} GROUP BY {EPOCH}, file, kind""",
+        "counted",
     )
-    epochs: dict[_Key, _Epoch] = {}
-    for row in counted:
-        key = (row["source"], row["run"], row["controller"], row["epoch"])
-        epochs[key] = _together(epochs.get(key), _Epoch(*(row[name] for name in _Epoch._fields)))
-    doubtful = [key for key, at in epochs.items() if key[0] == _JOURNAL and not at.is_plain]
-    different = _different(engine, events, doubtful) if doubtful else {}
-    runs = _runs(epochs, different, _line_ranges(counted), _words(engine, names))
-    return Coverage(_kinds(counted), runs)
-
-
-def _together(one: _Epoch | None, other: _Epoch) -> _Epoch:
-    if one is None:
-        return other
-    return _Epoch(
-        one.rows + other.rows,
-        min(one.first_ms, other.first_ms),
-        max(one.last_ms, other.last_ms),
-        min(one.first, other.first),
-        max(one.last, other.last),
-        one.sum + other.sum,
-        one.xor ^ other.xor,
+    found = rows_together(
+        engine,
+        {
+            "kinds": f"SELECT source, kind, {total('rows')} AS rows FROM {counted} GROUP BY ALL",
+            "epochs": f"""
+SELECT {EPOCH}, {total("rows")} AS rows, min(first_ms) AS first_ms, max(last_ms) AS last_ms,
+  min(first) AS first, max(last) AS last, {total("sum")} AS sum, bit_xor(seq_xor) AS seq_xor
+FROM {counted} GROUP BY {EPOCH}""",
+            # Logs of other kinds may contain rows of an old epoch after rows of a newer one.
+            "in_files": f"""
+SELECT run, file, epoch, min(first_line) AS line,
+  arg_min(first_seq, first_line) = min(first) AND arg_max(last_seq, last_line) = max(last)
+    AS is_in_order
+FROM {counted} WHERE source = {_JOURNAL} AND epoch > 0 GROUP BY run, file, controller, epoch""",
+        },
     )
+    engine.drop([counted])
+    epochs = {_key(at): _Epoch(*(at[name] for name in _Epoch._fields)) for at in found["epochs"]}
+    different: dict[_Key, int] = {}
+    if any(key[0] == _JOURNAL and not at.is_plain for key, at in epochs.items()):
+        distinct = f"SELECT {EPOCH}, count(DISTINCT seq) AS different FROM {events}"
+        distinct += f" WHERE source = {_JOURNAL} GROUP BY {EPOCH}"
+        different = {_key(at): at["different"] for at in rows(engine, distinct)}
+    runs = _runs(epochs, different, found["in_files"], _words(engine, names))
+    return Coverage(_kinds(found["kinds"]), runs)
 
 
-def _line_ranges(counted: Iterable[Row]) -> dict[int, _LineRanges]:
-    """Return the line ranges in each journal, by run.
+def _key(row: Row) -> _Key:
+    return row["source"], row["run"], row["controller"], row["epoch"]
 
-    Other kinds of logs are skipped, because they may contain rows of an old epoch after rows of a
-    newer one.
+
+def _out_of_order(epochs: Iterable[Row], words: Mapping[int, str]) -> OutOfOrder | None:
+    """Return the first place where rows of a run's journals are out of order, or None.
+
+    ``epochs``: the epochs in each file. They are checked first: if they are out of order, the rows
+    of an epoch usually are, too.
     """
-    runs: dict[int, _LineRanges] = defaultdict(lambda: defaultdict(dict))
-    for row in counted:
-        if row["source"] == _JOURNAL and row["epoch"] > 0:
-            found = runs[row["run"]][row["file"]]
-            key = (row["controller"], row["epoch"])
-            lines, seqs = (row["first_line"], row["last_line"]), (row["first_seq"], row["last_seq"])
-            line_range = _LineRange(*lines, *seqs, row["first"], row["last"])
-            found[key] = _joined(found[key], line_range) if key in found else line_range
-    return runs
-
-
-def _joined(one: _LineRange, other: _LineRange) -> _LineRange:
-    begins, ends = min(one, other), max(one, other, key=lambda at: at.last_line)
-    return _LineRange(
-        *(begins.first_line, ends.last_line, begins.first_seq, ends.last_seq),
-        *(min(one.least, other.least), max(one.greatest, other.greatest)),
-    )
-
-
-def _out_of_order(files: _LineRanges, words: Mapping[int, str]) -> OutOfOrder | None:
-    """Return the first place where a file's rows are out of order; None if there is none.
-
-    Epochs are checked first: if they are out of order, the rows of an epoch usually are, too.
-    """
-    for file in sorted(files, key=words.__getitem__):
-        found = sorted((at, epoch) for (_, epoch), at in files[file].items())
-        for (_, newest), (at, epoch) in pairwise(found):
-            if epoch < newest:
-                return OutOfOrder(words[file], at.first_line, epoch, newest)
-        for at, epoch in found:
-            if (at.first_seq, at.last_seq) != (at.least, at.greatest):
-                return OutOfOrder(words[file], at.first_line, epoch, epoch)
+    in_order = sorted(epochs, key=lambda at: (words[at["file"]], at["line"]))
+    for file, of_file in groupby(in_order, lambda at: words[at["file"]]):
+        found = list(of_file)
+        for before, at in pairwise(found):
+            if at["epoch"] < before["epoch"]:
+                return OutOfOrder(file, at["line"], at["epoch"], before["epoch"])
+        for at in found:
+            if not at["is_in_order"]:
+                return OutOfOrder(file, at["line"], at["epoch"], at["epoch"])
     return None
 
 
 def _kinds(counted: Iterable[Row]) -> dict[str, dict[str, int]]:
-    counts: dict[tuple[int, int], int] = defaultdict(int)
-    for row in counted:
-        counts[row["source"], row["kind"]] += row["rows"]
     kinds: dict[str, dict[str, int]] = defaultdict(dict)
-    for source, kind in sorted(counts):
-        kinds[SOURCES[source - 1]][str(KINDS[kind - 1])] = counts[source, kind]
+    for row in sorted(counted, key=itemgetter("source", "kind")):
+        kinds[SOURCES[row["source"] - 1]][str(KINDS[row["kind"] - 1])] = row["rows"]
     return kinds
-
-
-def _different(engine: Engine, events: str, doubtful: Iterable[_Key]) -> dict[_Key, int]:
-    """Return the number of distinct sequence numbers in each epoch of ``doubtful``."""
-    found = rows(
-        engine,
-        f"SELECT {_EPOCH}, count(DISTINCT seq) AS different FROM {events} "
-        f"WHERE source = {_JOURNAL} GROUP BY {_EPOCH}",
-    )
-    asked = set(doubtful)
-    return {
-        key: at["different"]
-        for at in found
-        if (key := (at["source"], at["run"], at["controller"], at["epoch"])) in asked
-    }
 
 
 def _runs(
     epochs: Mapping[_Key, _Epoch],
     different: Mapping[_Key, int],
-    line_ranges: Mapping[int, _LineRanges],
+    in_files: Sequence[Row],
     words: Mapping[int, str],
 ) -> dict[str, list[RunCoverage]]:
+    """Return the coverage of each run. ``different``: numbers of distinct sequence numbers."""
     grouped: dict[tuple[int, int], list[_Key]] = defaultdict(list)
     for key in epochs:
         grouped[key[:2]].append(key)
@@ -207,6 +159,7 @@ def _runs(
         missing = sum(epochs[key].numbers for key in numbered) - distinct
         repeated = sum(epochs[key].rows for key in numbered) - distinct
         is_counted = source == _JOURNAL
+        of_run = [at for at in in_files if at["run"] == run]
         runs[SOURCES[source - 1]].append(
             RunCoverage(
                 run=words[run],
@@ -217,7 +170,7 @@ def _runs(
                 last_ms=max(at.last_ms for at in found),
                 missing=missing if is_counted else None,
                 repeated=repeated if is_counted else None,
-                out_of_order=_out_of_order(line_ranges.get(run, {}), words) if is_counted else None,
+                out_of_order=_out_of_order(of_run, words) if is_counted else None,
             )
         )
     for covered in runs.values():
