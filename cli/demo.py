@@ -141,13 +141,12 @@ def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) ->
 
     ``start_s``: how long Spark took to start.
     """
-    from klamm.replay.diff import compare, side_of, stored_side, stored_states
+    from klamm.replay.diff import compare, side_of, stored_side
     from klamm.replay.event_table import open_table, some_damaged
 
     begun_s = time.monotonic()
-    stored = stored_states(end.stored.assignments, end.stored.states)
-    live = end.stored.broker_epochs
-    tree = stored_side(engine, "ZooKeeper", "its znodes", stored, live)
+    znodes = end.stored.assignments, end.stored.states, end.stored.broker_epochs
+    tree = stored_side(engine, "ZooKeeper", "its znodes", *znodes)
     journal = side_of(open_table(engine, table), "the journal")
     found = compare(engine, journal, tree, DIFFERENCES_SHOWN, versions=True)
     unreadable = some_damaged(engine, table, DIFFERENCES_SHOWN)

@@ -27,7 +27,6 @@ from klamm.zk.store import Store
 
 if TYPE_CHECKING:
     from klamm.replay.diff import Differences, Divergence, Side
-    from klamm.replay.engines import Engine
     from klamm.replay.event_table import EventTable
     from klamm.replay.opening import Input
 
@@ -73,7 +72,7 @@ def diff(
 ) -> None:
     """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
     first diverge. The exit code is 14 if they differ."""
-    from klamm.replay.diff import compare, side_of
+    from klamm.replay.diff import compare, side_of, stored_side
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths
 
@@ -90,7 +89,8 @@ def diff(
         named = zip(opened.tables, inputs, runs, strict=True)
         sides = [side_of(table, given.name, source, of_side) for table, given, of_side in named]
         if tree is not None:
-            sides.append(_tree_side(opened.engine, tree))
+            znodes = tree.stored.assignments, tree.stored.states
+            sides.append(stored_side(opened.engine, tree.name, tree.what, *znodes))
         with opened.progress.step("compare"):
             found = compare(opened.engine, sides[0], sides[1])
     if json:
@@ -186,13 +186,6 @@ def _read(store: Store, name: str) -> StoredCluster:
             f"{name} has no topics", hint="if the cluster is in a chroot, add it, e.g. /kafka"
         )
     return stored
-
-
-def _tree_side(engine: Engine, tree: _Tree) -> Side:
-    from klamm.replay.diff import stored_side, stored_states
-
-    states = stored_states(tree.stored.assignments, tree.stored.states)
-    return stored_side(engine, tree.name, tree.what, states)
 
 
 def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:

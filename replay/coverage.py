@@ -35,7 +35,7 @@ class Coverage(NamedTuple):
 class _Epoch(NamedTuple):
     """Statistics of a controller epoch: number of rows, times, and sequence numbers.
 
-    ``first``, ``last``, ``sum`` and ``seq_xor`` are the minimum, maximum, sum and exclusive or of the
+    ``first``, ``last``, ``sum`` and ``seq_xor``: minimum, maximum, sum and exclusive or of the
     column ``seq``, which only journals have.
     """
 

@@ -38,8 +38,6 @@ from klamm.statemachines.replica_state import ReplicaState
 MOST_SHOWN: Final = 50
 _PARTITION: Final = ("topic", "partition")
 _REPLICA: Final = (*_PARTITION, "replica")
-_PARTIAL: Final = BOTH
-"""Sources that do not record every write of a state znode."""
 _STORED_SCHEMA: Final = pa.schema(
     [
         ("name", pa.string()),
@@ -54,38 +52,7 @@ _STORED_SCHEMA: Final = pa.schema(
 )
 _VERSION: Final = "zk_version"
 _PARTITION_FIELDS: Final = ("state", "leader", "leader_epoch", "isr")
-
-
-class StoredState(NamedTuple):
-    """A partition's state and replicas in ZooKeeper.
-
-    The fields from ``leader`` to ``zk_version`` are None if the partition has no state znode.
-    """
-
-    topic: str
-    partition: int
-    leader: int | None = None
-    leader_epoch: int | None = None
-    isr: Sequence[int] | None = None
-    zk_version: int | None = None
-    replicas: Sequence[int] = ()
-
-
-def stored_states(
-    assignments: Mapping[TopicPartition, ReplicaAssignment],
-    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
-) -> list[StoredState]:
-    """Return the state of each assigned partition, from the topic and state znodes."""
-    found = []
-    for tp, assignment in assignments.items():
-        state = StoredState(*tp, replicas=assignment.replicas)
-        if tp in states:
-            at = states[tp].leader_and_isr
-            state = StoredState(
-                *tp, at.leader, at.leader_epoch, at.isr, at.zk_version, assignment.replicas
-            )
-        found.append(state)
-    return found
+_STORED_FIELDS: Final = (*_PARTITION_FIELDS[1:], _VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +179,7 @@ def choose(
         latest = max(covered, key=lambda at: at.last_ms).run
         words = f"{what} of {latest}, the latest of {len(runs)}"
         return Choice(words, sources, latest, runs[latest], is_latest=True)
-    if len(runs) > 1 and not set(sources) <= set(_PARTIAL):
+    if len(runs) > 1 and not set(sources) <= set(BOTH):
         raise UsageError(
             f"{name} has several runs or chroots: {', '.join(runs)}",
             hint=f"select one, for example --run {next(iter(runs))}",
@@ -257,7 +224,8 @@ def side_of(
         replicas=replicas if _count(engine, replicas) else None,
         writes=engine.view(_writes(events)),
         names=table.names,
-        is_whole=not set(choice.sources) <= set(_PARTIAL),
+        # Kafka's logs do not record every write of a state znode.
+        is_whole=not set(choice.sources) <= set(BOTH),
     )
 
 
@@ -265,18 +233,25 @@ def stored_side(
     engine: Engine,
     name: str,
     what: str,
-    stored: Sequence[StoredState],
+    assignments: Mapping[TopicPartition, ReplicaAssignment],
+    stored: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
     live_brokers: Collection[int] | None = None,
 ) -> Side:
-    """Prepare the state znodes of a live or dumped ZooKeeper as one side of a comparison.
+    """Prepare the znodes of a live or dumped ZooKeeper as one side of a comparison.
 
-    If ``live_brokers`` is given, replicas are compared: those on live brokers must be Online. A
-    replica on a dead broker may have any state, because Kafka sets the replicas of a new topic
-    Online even on dead brokers.
+    ``assignments`` and ``stored``: the contents of topic and state znodes. If ``live_brokers`` is
+    given, replicas are compared: those on live brokers must be Online. A replica on a dead broker
+    may have any state, because Kafka sets the replicas of a new topic Online even on dead brokers.
     """
-    columns = [list(column) for column in zip(*stored, strict=True)]
-    topics = [xxhash64(at.topic) for at in stored]
-    states = engine.table(pa.table([*columns, topics], schema=_STORED_SCHEMA))
+    found = []
+    for tp, assignment in assignments.items():
+        of_topic = {"topic": xxhash64(tp.topic), "name": tp.topic, "partition": tp.partition}
+        leadership = {}
+        if tp in stored:
+            at = stored[tp].leader_and_isr
+            leadership = {field: getattr(at, field) for field in _STORED_FIELDS}
+        found.append({**of_topic, "replicas": assignment.replicas, **leadership})
+    states = engine.table(pa.Table.from_pylist(found, _STORED_SCHEMA))
     names = f"SELECT DISTINCT 'topic' AS domain, topic AS code, name FROM {states}"
     state = f"{_STATE_BY_LEADER} AS state"
     partitions = f"SELECT topic, partition, {state}, {LEADERSHIP} FROM {states}"

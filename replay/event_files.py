@@ -48,13 +48,6 @@ class Folders(NamedTuple):
             folder.mkdir(parents=True, exist_ok=True)
 
 
-class WriteCounts(NamedTuple):
-    """How many events and damaged lines were written."""
-
-    rows: int
-    damaged: int
-
-
 class Tasks(NamedTuple):
     """Independent tasks that read logs, one for each item, such as a part of a file.
 
@@ -77,15 +70,14 @@ def store_tasks(engine: Engine, tasks: Tasks, folders: Folders) -> str:
     return f"SELECT * FROM {engine.files(folders.events, schema)}"
 
 
-def write_tasks(engine: Engine, tasks: Tasks, folders: Folders) -> WriteCounts:
-    """Run the tasks: read, encode and store rows. Return the numbers of stored rows."""
+def write_tasks(engine: Engine, tasks: Tasks, folders: Folders) -> int:
+    """Run the tasks: read, encode and store rows. Return the number of events."""
     folders.create()
     store = partial(_store_task, tasks, folders)
-    counts = engine.map(store, range(len(tasks.items)), tasks.size_bytes)
-    return WriteCounts(sum(at.rows for at in counts), sum(at.damaged for at in counts))
+    return sum(engine.map(store, range(len(tasks.items)), tasks.size_bytes))
 
 
-def _store_task(tasks: Tasks, folders: Folders, number: int) -> WriteCounts:
+def _store_task(tasks: Tasks, folders: Folders, number: int) -> int:
     # Exempt imported modules from garbage collection: scanning them takes a fifth of the time.
     gc.freeze()
     try:
@@ -98,8 +90,10 @@ def _store_task(tasks: Tasks, folders: Folders, number: int) -> WriteCounts:
 
 def write_parts(
     batches: Iterable[pa.RecordBatch], folders: Folders, name: str, encoder: Encoder | None = None
-) -> WriteCounts:
+) -> int:
     """Encode rows (READ_SCHEMA) and write a file ``name`` to each of the three directories.
+
+    Returns the number of events.
 
     The directories must exist: a worker that would have to create them has other disks than the
     process that reads the table. A file that would have no rows is not created.
@@ -121,7 +115,7 @@ def write_parts(
                 damaged.write(bad.select(DAMAGED_SCHEMA.names).cast(DAMAGED_SCHEMA))
         for batch in encoder.names().to_batches():
             names.write(batch)
-    return WriteCounts(events.rows, damaged.rows)
+    return events.rows
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.replay.engines import Engine
-from klamm.replay.event_files import Folders, Tasks, WriteCounts, write_names, write_tasks
+from klamm.replay.event_files import Folders, Tasks, write_names, write_tasks
 from klamm.replay.event_schema import JOURNAL, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
 from klamm.replay.full_disk import full_disk_errors
@@ -146,7 +146,7 @@ def _read_batch(engine: Engine, folder: Path) -> int | None:
     if parts:
         stored = _store(engine, folder, Tasks(parts, batches_of_log, 0), followed.batches)
         _save(folder, _Followed(followed.journal, followed.batches + 1, end))
-        return stored.rows
+        return stored
     if end != start:
         _save(folder, msgspec.structs.replace(followed, place=end))
     return None
@@ -167,7 +167,7 @@ def _ended(
     return error
 
 
-def _store(engine: Engine, folder: Path, tasks: Tasks, number: int) -> WriteCounts:
+def _store(engine: Engine, folder: Path, tasks: Tasks, number: int) -> int:
     """Store a batch in directories named by its number, replacing any earlier attempt."""
     following = folder / _NEXT
     shutil.rmtree(following, ignore_errors=True)

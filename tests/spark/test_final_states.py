@@ -11,11 +11,9 @@ from klamm.cluster.journal import Kind
 from klamm.replay.diff import (
     Difference,
     Differences,
-    StoredState,
     compare,
     side_of,
     stored_side,
-    stored_states,
 )
 from klamm.replay.engines import Engine
 from klamm.replay.event_table import EventTable
@@ -23,6 +21,7 @@ from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
 from tests.spark.journals import table_of
+from tests.spark.stored_states import StoredState, stored_states, znodes_of
 
 LIVE = (0, 1)
 
@@ -51,7 +50,7 @@ def stored(world: SimulatedWorld) -> list[StoredState]:
     found = StoredCluster.read(store)
     store.close()
     assert sorted(found.broker_epochs) == list(LIVE)
-    return stored_states(found.assignments, found.states)
+    return stored_states(found)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,7 @@ def table(
 
 def compared(table: EventTable, stored: Sequence[StoredState], most: int = 20) -> Differences:
     """The differences between a journal and a ZooKeeper with the brokers in LIVE."""
-    tree = stored_side(table.engine, "tree", "znodes", stored, LIVE)
+    tree = stored_side(table.engine, "tree", "znodes", *znodes_of(stored), LIVE)
     return compare(table.engine, side_of(table, "journal"), tree, most, versions=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.replay.diff import Side, StoredState, compare, side_of, stored_side
+from klamm.replay.diff import Side, compare, side_of, stored_side
 from klamm.replay.engines import Engine
 from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_table import EventTable, open_table
@@ -28,6 +28,7 @@ from klamm.report.scales import time_text
 from klamm.report.values import Gantt, HeatMap, StepPlot, StepRows, Table
 from tests.browser import CHROMIUM, Browser, browser
 from tests.spark.journals import eventful_journal, spoilt
+from tests.spark.stored_states import StoredState, znodes_of
 from tests.unit.report.pages import loaded, read_page
 
 pytestmark = pytest.mark.timeout(300)
@@ -288,7 +289,7 @@ def test_a_log_beside_a_tree_of_znodes(duckdb: Engine, whole: EventTable) -> Non
 
 
 def tree(duckdb: Engine, stored: Sequence[StoredState]) -> Side:
-    return stored_side(duckdb, "b", "a tree", stored)
+    return stored_side(duckdb, "b", "a tree", *znodes_of(stored))
 
 
 def test_views_have_words(duckdb: Engine, rows: list[JournalRow], whole: EventTable) -> None:

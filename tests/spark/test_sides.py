@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from klamm.cluster.errors import UsageError
-from klamm.replay.diff import Side, StoredState, choose, compare, side_of, stored_side
+from klamm.replay.diff import Side, choose, compare, side_of, stored_side
 from klamm.replay.engines import Engine, rows
 from klamm.replay.event_schema import SCHEMA_VERSION
 from klamm.replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
 from tests.spark.conftest import table_in
+from tests.spark.stored_states import StoredState, znodes_of
 
 WRITTEN: dict[str, Any] = {
     "kind": "leadership_written",
@@ -176,19 +177,19 @@ def test_replicas_on_live_brokers_must_be_online(duckdb: Engine) -> None:
     )
     stored = [StoredState("t", 0, 1, 3, [1, 2], 5, [1, 2]), StoredState("new", 0, replicas=[1])]
     lines = ["new-0: absent in A, present in B"]
-    znodes = stored_side(duckdb, "zk", "a dump", stored)
+    znodes = stored_side(duckdb, "zk", "a dump", *znodes_of(stored))
     assert told(duckdb, log, znodes) == lines
-    alive = stored_side(duckdb, "zk", "a dump", stored, live_brokers=[1])
+    alive = stored_side(duckdb, "zk", "a dump", *znodes_of(stored), live_brokers=[1])
     assert told(duckdb, log, alive) == [
         *lines,
         "new-0 on broker 1: absent in A, present in B",
         "t-0 on broker 1: state OfflineReplica in A, OnlineReplica in B",
     ]
-    none = stored_side(duckdb, "zk", "a dump", stored, live_brokers=[])
+    none = stored_side(duckdb, "zk", "a dump", *znodes_of(stored), live_brokers=[])
     assert told(duckdb, log, none) == [*lines, "new-0 on broker 1: absent in A, present in B"]
     states = rows(duckdb, f"SELECT state FROM {znodes.partitions} ORDER BY state")
     assert [row["state"] for row in states] == ["NewPartition", "OnlinePartition"]
-    leaderless = stored_side(duckdb, "zk", "a dump", [stored[0]._replace(leader=-1)])
+    leaderless = stored_side(duckdb, "zk", "a dump", *znodes_of([stored[0]._replace(leader=-1)]))
     (row,) = rows(duckdb, f"SELECT * FROM {leaderless.partitions}")
     assert (row["state"], row["zk_version"]) == ("OfflinePartition", 5)
 
