@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import TopicPartition
 from klamm.replay.event_schema import (
@@ -109,7 +111,7 @@ _CAUSED_BY_ANOTHER: Final = (0, -2)
 """Error codes of operations that failed only because another operation in the same multi failed."""
 
 
-class ClusterChange(NamedTuple):
+class ClusterChange(msgspec.Struct, gc=False):
     """A change to a Kafka cluster, as far as a single transaction shows it.
 
     - ``kind``: one of event_schema.KINDS or of the constants above.
@@ -174,8 +176,8 @@ def _registered(changes: list[ClusterChange]) -> list[ClusterChange]:
     if first.chroot == second.chroot:
         if (first.kind, second.kind) == (CONTROLLER_CREATED, EPOCH_WRITTEN):
             elected = Kind.CONTROLLER_ELECTED.value
-            both = second._replace(kind=elected, op_index=first.op_index, broker=first.broker)
-            return [both, *rest]
+            second.kind, second.op_index, second.broker = elected, first.op_index, first.broker
+            return [second, *rest]
         if (first.kind, second.kind) == (Kind.BROKER_ONLINE, Kind.BROKER_MODIFIED):
             return [first, *rest]
     return changes
@@ -199,57 +201,33 @@ def _closed(txn: Txn, op: TxnOp) -> Iterator[ClusterChange]:
     detail = SESSION_CLOSED_DETAIL if txn.cxid else SESSION_EXPIRED_DETAIL
     yield ClusterChange(SESSION_CLOSED, detail=detail)
     for path in op.paths or ():
-        yield from _deleted(znode_of(path), 0, None, detail)
+        if znode := znode_of(path):
+            yield from _deleted(znode, detail)
 
 
 def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[ClusterChange]:
     znode = znode_of(op.path)
     if znode is None:
         return
+    changes: Iterable[ClusterChange] = ()
     if op.type is TxnType.DELETE:
-        yield from _deleted(znode, index, fence, None)
+        changes = _deleted(znode)
     elif op.type in (TxnType.CREATE, TxnType.SET_DATA):
         is_new = op.type is TxnType.CREATE
-        version = 0 if is_new else op.version
-        try:
-            yield from written(znode, op.data, version, is_new, index, fence)
-        except (MalformedZNode, UnparsableJson) as error:
-            yield malformed(znode, op.path, str(error), version, index, fence)
+        changes = written(znode, op.path, op.data, 0 if is_new else op.version, is_new)
+    for change in changes:
+        change.op_index = index
+        if change.kind in _FENCED:
+            change.fence = fence
+        yield change
 
 
-def malformed(
-    znode: ZNodePath, path: str, reason: str, version: int, index: int, fence: int | None
-) -> ClusterChange:
-    """Return the change that reports malformed data in a znode. ``reason``: what is malformed."""
-    return ClusterChange(
-        Kind.ZNODE_MALFORMED.value,
-        index,
-        znode.chroot,
-        znode.topic,
-        znode.number if znode.what == STATE else -1,
-        zk_version=version,
-        fence=fence,
-        outcome=reason,
-        detail=path.removeprefix(znode.chroot),
-    )
-
-
-def _deleted(
-    znode: ZNodePath | None, index: int, fence: int | None, detail: str | None
-) -> Iterator[ClusterChange]:
-    if znode is None:
-        return
+def _deleted(znode: ZNodePath, detail: str | None = None) -> Iterator[ClusterChange]:
     kind = _DELETIONS.get(znode.what)
-    if kind is None:
-        return
-    broker, partition = -1, -1
-    if znode.what == BROKER:
-        broker = znode.number
-    elif znode.what == STATE:
-        partition = znode.number
-    yield ClusterChange(
-        kind, index, znode.chroot, znode.topic, partition, broker, fence=fence, detail=detail
-    )
+    if kind is not None:
+        partition = znode.number if znode.what == STATE else -1
+        broker = znode.number if znode.what == BROKER else -1
+        yield ClusterChange(kind, 0, znode.chroot, znode.topic, partition, broker, detail=detail)
 
 
 _DELETIONS: Final = {
@@ -258,91 +236,91 @@ _DELETIONS: Final = {
     TOPIC: Kind.TOPIC_DELETED.value,
     STATE: LEADERSHIP_DELETED,
 }
+_FENCED: Final = frozenset(
+    {LEADERSHIP_WRITTEN, ASSIGNMENT_WRITTEN, Kind.ZNODE_MALFORMED.value, *_DELETIONS.values()}
+)
+"""The kinds of changes that have the fence of their transaction."""
 
 
 def written(
-    znode: ZNodePath,
-    data: bytes | None,
-    version: int,
-    is_new: bool,
-    index: int,
-    fence: int | None,
+    znode: ZNodePath, path: str, data: bytes | None, version: int, is_new: bool
 ) -> Iterator[ClusterChange]:
     """Yield the changes that result from writing data to a znode.
 
-    If a part of the data is invalid, yields the changes in the valid part, and then raises
-    MalformedZNode or UnparsableJson.
+    If a part of the data is invalid, yields the changes in the valid part, and then one that tells
+    what is malformed.
     """
+    try:
+        yield from _valid_changes(znode, data, version, is_new)
+    except (MalformedZNode, UnparsableJson) as error:
+        yield ClusterChange(
+            Kind.ZNODE_MALFORMED.value,
+            0,
+            znode.chroot,
+            znode.topic,
+            znode.number if znode.what == STATE else -1,
+            zk_version=version,
+            outcome=str(error),
+            detail=path.removeprefix(znode.chroot),
+        )
+
+
+def _valid_changes(
+    znode: ZNodePath, data: bytes | None, version: int, is_new: bool
+) -> Iterator[ClusterChange]:
     chroot = znode.chroot
     match znode.what:
         case "state":
-            yield _leadership(znode, data, version, index, fence)
+            yield _leadership(znode, data, version)
         case "topic":
-            yield from _topic(znode, data, version, is_new, index, fence)
+            yield from _topic(znode, data, version, is_new)
         case "broker":
             kind = Kind.BROKER_ONLINE if is_new else Kind.BROKER_MODIFIED
-            yield ClusterChange(kind.value, index, chroot, broker=znode.number)
+            yield ClusterChange(kind.value, 0, chroot, broker=znode.number)
         case "controller":
             broker = ControllerZNode.decode(data)
             if broker is None:
                 raise UnparsableJson("not JSON")
-            yield ClusterChange(CONTROLLER_CREATED, index, chroot, broker=broker)
+            yield ClusterChange(CONTROLLER_CREATED, 0, chroot, broker=broker)
         case "controller_epoch":
             epoch = ControllerEpochZNode.decode(data)
-            yield ClusterChange(EPOCH_WRITTEN, index, chroot, epoch=epoch, zk_version=version)
+            yield ClusterChange(EPOCH_WRITTEN, 0, chroot, epoch=epoch, zk_version=version)
         case _:
-            yield from _requests(znode, data, index)
+            yield from _requests(znode, data)
 
 
-def _leadership(
-    znode: ZNodePath, data: bytes | None, version: int, index: int, fence: int | None
-) -> ClusterChange:
+def _leadership(znode: ZNodePath, data: bytes | None, version: int) -> ClusterChange:
     found = TopicPartitionStateZNode.decode(data, version)
     if found is None:
         raise UnparsableJson("not JSON")
     state = found.leader_and_isr
     return ClusterChange(
-        LEADERSHIP_WRITTEN,
-        index,
-        znode.chroot,
-        znode.topic,
-        znode.number,
-        -1,
-        state.leader,
-        state.leader_epoch,
-        state.isr,
-        found.controller_epoch,
-        version,
-        fence,
+        *(LEADERSHIP_WRITTEN, 0, znode.chroot, znode.topic, znode.number, -1),
+        *(state.leader, state.leader_epoch, state.isr, found.controller_epoch, version),
     )
 
 
 def _topic(
-    znode: ZNodePath, data: bytes | None, version: int, is_new: bool, index: int, fence: int | None
+    znode: ZNodePath, data: bytes | None, version: int, is_new: bool
 ) -> Iterator[ClusterChange]:
     topic = znode.topic or ""
     assignment = TopicZNode.decode(topic, data).assignment
     if is_new:
         detail = f"{len(assignment)} partitions"
         kind = Kind.TOPIC_CREATED.value
-        yield ClusterChange(kind, index, znode.chroot, topic, zk_version=version, detail=detail)
+        yield ClusterChange(kind, 0, znode.chroot, topic, zk_version=version, detail=detail)
     if not assignment:
         raise MalformedZNode("no partitions")
     for tp, replicas in assignment.items():
         yield ClusterChange(
-            ASSIGNMENT_WRITTEN,
-            index,
-            znode.chroot,
-            topic,
-            tp.partition,
+            *(ASSIGNMENT_WRITTEN, 0, znode.chroot, topic, tp.partition),
             zk_version=version,
-            fence=fence,
             reassignment=reassignment_id(tp, replicas) if replicas.is_being_reassigned else None,
             detail=str(replicas),
         )
 
 
-def _requests(znode: ZNodePath, data: bytes | None, index: int) -> Iterator[ClusterChange]:
+def _requests(znode: ZNodePath, data: bytes | None) -> Iterator[ClusterChange]:
     asked: Iterable[tuple[TopicPartition, str]] = ()
     if znode.what == REASSIGN:
         targets = ReassignPartitionsZNode.decode(data)
@@ -350,8 +328,6 @@ def _requests(znode: ZNodePath, data: bytes | None, index: int) -> Iterator[Clus
     elif znode.what == PREFERRED:
         asked = [(tp, PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
     else:
-        yield ClusterChange(ADMIN_REQUEST, index, znode.chroot, znode.topic, detail=znode.what)
+        yield ClusterChange(ADMIN_REQUEST, 0, znode.chroot, znode.topic, detail=znode.what)
     for tp, detail in asked:
-        yield ClusterChange(
-            ADMIN_REQUEST, index, znode.chroot, tp.topic, tp.partition, detail=detail
-        )
+        yield ClusterChange(ADMIN_REQUEST, 0, znode.chroot, *tp, detail=detail)

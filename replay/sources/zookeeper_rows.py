@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem
@@ -28,16 +29,15 @@ from klamm.replay.sources.zookeeper_changes import (
     ClusterChange,
     ZNodePath,
     changes_of,
-    malformed,
     written,
     znode_of,
 )
 from klamm.replay.sources.zookeeper_files import ZxidRange
 from klamm.zk.snapshot_file import SnapshotEntry, read_entries
 from klamm.zk.txn_log import Txn, TxnDamage, TxnType, cut_txn_log, read_stretches, read_txn_log
-from klamm.zk.znodes import MalformedZNode, UnparsableJson
 
 SNAPSHOT_DETAIL: Final = "snapshot"
+_AT_CREATION: Final = (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
 
 
 class SnapshotChange(NamedTuple):
@@ -63,7 +63,8 @@ def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[SnapshotCh
             continue
         node = entry.node
         for change in _last_changes(znode, entry):
-            at = (node.czxid, node.ctime_ms) if _is_at_creation(change) else _last_write(entry)
+            is_of_creation = change.kind in _AT_CREATION
+            at = (node.czxid, node.ctime_ms) if is_of_creation else (node.mzxid, node.mtime_ms)
             row = SnapshotChange(entry.offset, *at, node.ephemeral_owner, change)
             if znode.what in (CONTROLLER, EPOCH):
                 controllers.setdefault(znode.chroot, []).append(row)
@@ -77,25 +78,14 @@ def _last_changes(znode: ZNodePath, entry: SnapshotEntry) -> Iterator[ClusterCha
     node = entry.node
     # If the znode was written again, the data with which it was created is lost.
     is_new = node.czxid == node.mzxid
-    try:
-        for change in written(
-            znode, node.data, node.version, is_new or znode.what == BROKER, 0, None
-        ):
-            yield change._replace(detail=change.detail or SNAPSHOT_DETAIL)
-    except (MalformedZNode, UnparsableJson) as error:
-        yield malformed(znode, entry.path, str(error), node.version, 0, None)
+    created = is_new or znode.what == BROKER
+    for change in written(znode, entry.path, node.data, node.version, created):
+        change.detail = change.detail or SNAPSHOT_DETAIL
+        yield change
     if znode.what == TOPIC and not is_new:
         yield ClusterChange(
             Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL
         )
-
-
-def _is_at_creation(change: ClusterChange) -> bool:
-    return change.kind in (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
-
-
-def _last_write(entry: SnapshotEntry) -> tuple[int, int]:
-    return entry.node.mzxid, entry.node.mtime_ms
 
 
 def _election_in_snapshot(rows: list[SnapshotChange]) -> Iterator[SnapshotChange]:
@@ -105,9 +95,8 @@ def _election_in_snapshot(rows: list[SnapshotChange]) -> Iterator[SnapshotChange
     if created is None or epoch is None or created.zxid != epoch.zxid:
         yield from rows
         return
-    broker = created.change.broker
-    elected = epoch.change._replace(kind=Kind.CONTROLLER_ELECTED.value, broker=broker)
-    yield created._replace(change=elected)
+    epoch.change.kind, epoch.change.broker = Kind.CONTROLLER_ELECTED.value, created.change.broker
+    yield created._replace(change=epoch.change)
 
 
 _MOST_RANGES: Final = 10_000
@@ -174,7 +163,7 @@ def _rows(
             damaged.append(DamagedLine(found.offset, found.problem, found.text))
             continue
         offset, zxid, t_ms, session, change = found
-        kind, op_index, chroot, *others = change
+        kind, op_index, chroot, *others = msgspec.structs.astuple(change)
         name = None if chroot is None else f"{run}{chroot}" if run is not None else chroot or _ROOT
         head = (path, file.number, offset, zxid, session, t_ms, kind, op_index, name)
         yield (*head, *others, None, None)
@@ -247,5 +236,5 @@ def _digest(txn: Txn) -> int:
 
 
 assert [name for name in _COLUMNS if name not in ("run",)][6:] == [
-    name for name in ClusterChange._fields if name != "chroot"
+    name for name in ClusterChange.__struct_fields__ if name != "chroot"
 ]
