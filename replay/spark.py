@@ -122,7 +122,10 @@ def spark_session(
         python = sys.executable
         environment = {
             "JAVA_HOME": str(java_home),
-            "PYSPARK_PYTHON": python if is_local(master) else _python_there(python),
+            # On a cluster, the user may name the Python of its executors.
+            "PYSPARK_PYTHON": python
+            if is_local(master)
+            else os.environ.get("PYSPARK_PYTHON", python),
             "PYTHONPATH": _with_this_project(os.environ.get("PYTHONPATH", "")),
         }
         if is_local(master) or is_loopback(master):
@@ -137,16 +140,14 @@ def spark_session(
                 context = _context(conf, gateway)
             # Ctrl-C also ends the JVM, often first. Calls to the JVM then raise an error, so the
             # accumulator server need not print a traceback as well.
-            context._accumulatorServer.handle_error = _no_traceback  # type: ignore[method-assign]
+            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             try:
                 with _stopped_at_the_end(context):
                     context.setLogLevel("ERROR")
                     if not is_local(master):
                         context.addPyFile(str(write_packages(folder / "klamm.zip")))
                         wait_for_executor(context, memory_mb)
-                    session = SparkSession(context)
-                    _set_partitions(session, rows)
-                    yield session
+                    yield _session_of(context, rows)
             except (Py4JError, ConnectionError) as error:
                 # Spark's clean-up after an interrupt may use a connection that is already closed.
                 interrupt = interrupt_behind(error)
@@ -167,12 +168,13 @@ def _stopped_at_the_end(context: SparkContext) -> Iterator[None]:
             context.stop()
 
 
-def _set_partitions(session: SparkSession, rows: int) -> None:
-    """Set the number of partitions of a shuffle, unless the user has set it."""
-    context = session.sparkContext
+def _session_of(context: SparkContext, rows: int) -> SparkSession:
+    """Open a session. Set the number of partitions of a shuffle, unless the user has set it."""
+    session = SparkSession(context)
     if not context.getConf().contains(_PARTITIONS):
         number = shuffle_partitions(rows, context.defaultParallelism)
         session.conf.set(_PARTITIONS, str(number))
+    return session
 
 
 def shuffle_partitions(rows: int, cores: int) -> int:
@@ -180,10 +182,6 @@ def shuffle_partitions(rows: int, cores: int) -> int:
     if rows <= SMALL_ROWS:
         return 1
     return max(_PARTITIONS_PER_CORE * cores, rows // _PARTITION_ROWS)
-
-
-def _no_traceback(request: object, client_address: object) -> None:
-    """Error handler that prints nothing. The default handler would print a traceback."""
 
 
 def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
@@ -198,29 +196,18 @@ def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
 
 
 def _conf(master: str, memory_mb: int, folder: str, *, is_small: bool) -> SparkConf:
-    conf = SparkConf(loadDefaults=False)
-    conf.setMaster(master)
     settings = {**_SETTINGS, **(_SMALL_SETTINGS if is_small else {})}
     if is_local(master) or is_loopback(master):
         settings |= _HERE
     if is_local(master):
         settings[_SPLIT_BYTES] = _LOCAL_SPLIT_BYTES
-    for name, value in settings.items():
-        conf.set(name, value)
-    conf.set("spark.driver.memory", f"{memory_mb}m")
-    conf.set("spark.executor.memory", f"{memory_mb}m")
     java = [_PARALLEL.format(memory_mb // 8)] if memory_mb >= _MIN_PARALLEL_MB else []
     java.append(_SMALL_JAVA if is_small else _LATER_OPTIMIZED)
     for process in ("driver", "executor"):
-        conf.set(f"spark.{process}.extraJavaOptions", " ".join(java))
-    conf.set("spark.local.dir", folder)
-    conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
-    return conf
-
-
-def _python_there(python: str) -> str:
-    """Return the Python command for a cluster's executors: PYSPARK_PYTHON, or else ``python``."""
-    return os.environ.get("PYSPARK_PYTHON", python)
+        settings[f"spark.{process}.memory"] = f"{memory_mb}m"
+        settings[f"spark.{process}.extraJavaOptions"] = " ".join(java)
+    settings |= {"spark.local.dir": folder, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
+    return SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
 
 
 @contextmanager
@@ -233,13 +220,8 @@ def _submitted_session(rows: int) -> Iterator[SparkSession]:
     with _interrupt_reports_disabled():
         with _interrupt_handler_kept():
             context = SparkContext(conf=conf)
-        try:
-            session = SparkSession(context)
-            _set_partitions(session, rows)
-            yield session
-        finally:
-            SparkSession._instantiatedSession = None
-            context.stop()
+        with _stopped_at_the_end(context):
+            yield _session_of(context, rows)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import gzip
 import hashlib
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -209,7 +210,7 @@ def _sha256(path: Path, compression: str | None) -> bytes | None:
             return hashlib.file_digest(file, "sha256").digest()
     digest = hashlib.sha256()
     try:
-        for block in _BLOCKS[compression](str(path)):
+        for block in _decompressed(str(path), compression):
             digest.update(block)
     except _Damage:
         return None
@@ -217,11 +218,10 @@ def _sha256(path: Path, compression: str | None) -> bytes | None:
 
 
 def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
-    blocks = _BLOCKS[str(part.compression)]
     begun = b""
     line = part.lines_before + 1
     try:
-        for block in _gathered(blocks, part.file):
+        for block in _gathered(_decompressed(part.file, str(part.compression))):
             whole, newline, rest = block.rpartition(_NEWLINE)
             if not newline:
                 begun += block
@@ -242,7 +242,7 @@ class _Damage(Exception):
     """Raised for a damaged compressed file; the message is "truncated" or "damaged"."""
 
 
-def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[bytes]:
+def _gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Join the small decompressed blocks of a file into larger ones.
 
     If the file is damaged, yields the data before the damage, then raises _Damage.
@@ -250,7 +250,7 @@ def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[b
     gathered: list[bytes] = []
     size = 0
     try:
-        for block in blocks(file):
+        for block in blocks:
             gathered.append(block)
             size += len(block)
             if size >= BLOCK_BYTES:
@@ -262,25 +262,20 @@ def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[b
     yield b"".join(gathered)
 
 
-def _gzip_blocks(name: str) -> Iterator[bytes]:
-    """Yield the decompressed content of a gzip file, which may have several members and padding."""
-    with location(name).open("rb") as compressed, gzip.open(compressed) as file:
+def _decompressed(file: str, compression: str) -> Iterator[bytes]:
+    """Yield the decompressed content of a file; gzip may have several members and padding."""
+    open_stream, errors = _STREAMS[compression]
+    with location(file).open("rb") as compressed, open_stream(compressed) as stream:
         try:
-            while block := file.read1(_INPUT_BYTES):
+            while block := stream.read1(_INPUT_BYTES):
                 yield block
-        except EOFError as error:
-            raise _Damage("truncated") from error
-        except (zlib.error, gzip.BadGzipFile) as error:
-            raise _Damage("damaged") from error
+        except errors as error:
+            is_cut = isinstance(error, EOFError) or "runcated" in str(error)
+            raise _Damage("truncated" if is_cut else "damaged") from error
 
 
-def _zstd_blocks(name: str) -> Iterator[bytes]:
-    with location(name).open("rb") as file, pa.CompressedInputStream(file, "zstd") as stream:
-        try:
-            while block := stream.read(_INPUT_BYTES):
-                yield block
-        except OSError as error:
-            raise _Damage("truncated" if "runcated" in str(error) else "damaged") from error
-
-
-_BLOCKS: Final = {"gzip": _gzip_blocks, "zstd": _zstd_blocks}
+_STREAMS: Final[dict[str, tuple[Callable[[BinaryIO], Any], tuple[type[Exception], ...]]]] = {
+    "gzip": (gzip.open, (EOFError, zlib.error, gzip.BadGzipFile)),
+    "zstd": (partial(pa.CompressedInputStream, compression="zstd"), (OSError,)),
+}
+"""For each compression: how to open a stream, and what it raises for a damaged file."""
