@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from klamm.replay.engines import Engine, Row, rows, rows_together
+from klamm.replay.engines import Engine, Row, rows
 from klamm.replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
 from klamm.replay.event_table import OutOfOrder, RunCoverage
 from klamm.replay.questions.columns import EPOCH, total
@@ -82,31 +82,34 @@ SELECT {EPOCH}, file, kind, count(*) AS rows, min(t_ms) AS first_ms, max(t_ms) A
 FROM {events} GROUP BY {EPOCH}, file, kind""",
         "counted",
     )
-    found = rows_together(
+    kinds = rows(
+        engine, f"SELECT source, kind, {total('rows')} AS rows FROM {counted} GROUP BY source, kind"
+    )
+    of_epochs = rows(
         engine,
-        {
-            "kinds": f"SELECT source, kind, {total('rows')} AS rows FROM {counted} GROUP BY ALL",
-            "epochs": f"""
+        f"""
 SELECT {EPOCH}, {total("rows")} AS rows, min(first_ms) AS first_ms, max(last_ms) AS last_ms,
   min(first) AS first, max(last) AS last, {total("sum")} AS sum, bit_xor(seq_xor) AS seq_xor
 FROM {counted} GROUP BY {EPOCH}""",
-            # Logs of other kinds may contain rows of an old epoch after rows of a newer one.
-            "in_files": f"""
+    )
+    # Logs of other kinds may contain rows of an old epoch after rows of a newer one.
+    in_files = rows(
+        engine,
+        f"""
 SELECT run, file, epoch, min(first_line) AS line,
   arg_min(first_seq, first_line) = min(first) AND arg_max(last_seq, last_line) = max(last)
     AS is_in_order
 FROM {counted} WHERE source = {_JOURNAL} AND epoch > 0 GROUP BY run, file, controller, epoch""",
-        },
     )
     engine.drop([counted])
-    epochs = {_key(at): _Epoch(*(at[name] for name in _Epoch._fields)) for at in found["epochs"]}
+    epochs = {_key(at): _Epoch(*(at[name] for name in _Epoch._fields)) for at in of_epochs}
     different: dict[_Key, int] = {}
     if any(key[0] == _JOURNAL and not at.is_plain for key, at in epochs.items()):
         distinct = f"SELECT {EPOCH}, count(DISTINCT seq) AS different FROM {events}"
         distinct += f" WHERE source = {_JOURNAL} GROUP BY {EPOCH}"
         different = {_key(at): at["different"] for at in rows(engine, distinct)}
-    runs = _runs(epochs, different, found["in_files"], _words(engine, names))
-    return Coverage(_kinds(found["kinds"]), runs)
+    runs = _runs(epochs, different, in_files, _words(engine, names))
+    return Coverage(_kinds(kinds), runs)
 
 
 def _key(row: Row) -> _Key:

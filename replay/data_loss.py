@@ -10,15 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from klamm.replay.engines import Row, rows_together
+from klamm.replay.engines import rows
 from klamm.replay.event_schema import LOST_TRANSACTIONS
 from klamm.replay.event_table import EventTable
 from klamm.replay.listings import MOST_LISTED, Listing
-
-_IS_DAMAGED: Final = f"problem <> '{LOST_TRANSACTIONS}'"
-_IS_LOST: Final = f"problem = '{LOST_TRANSACTIONS}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +43,14 @@ def data_loss(table: EventTable) -> DataLoss:
     for source in table.manifest.sources:
         kinds.update(source.damaged)
     ranges = kinds.pop(LOST_TRANSACTIONS, 0)
-    totals = {_IS_DAMAGED: kinds.total(), _IS_LOST: ranges}
-    found = rows_together(
-        table.engine,
-        {
-            condition: f"SELECT * FROM {table.damaged} WHERE {condition} "
-            f"ORDER BY file, line LIMIT {MOST_LISTED}"
-            for condition, total in totals.items()
-            if total
-        },
-    )
-    damaged, lost = (
-        Listing(tuple(sorted(found.get(condition, ()), key=_place)), total)
-        for condition, total in totals.items()
-    )
-    return DataLoss(dict(sorted(kinds.items())), ranges, damaged, lost)
+    listed = []
+    for condition, total in (("<>", kinds.total()), ("=", ranges)):
+        found = f"SELECT * FROM {table.damaged} WHERE problem {condition} '{LOST_TRANSACTIONS}'"
+        order = f"ORDER BY file, line LIMIT {MOST_LISTED}"
+        listed.append(
+            Listing(tuple(rows(table.engine, f"{found} {order}")) if total else (), total)
+        )
+    return DataLoss(dict(sorted(kinds.items())), ranges, *listed)
 
 
 def damaged_lines(manifest_counts: Mapping[str, int]) -> int:
@@ -70,7 +59,3 @@ def damaged_lines(manifest_counts: Mapping[str, int]) -> int:
     ``manifest_counts``: the counts in ``SourceSummary.damaged``.
     """
     return sum(n for problem, n in manifest_counts.items() if problem != LOST_TRANSACTIONS)
-
-
-def _place(row: Row) -> tuple[str, int]:
-    return row["file"], row["line"]

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Final
 
 from klamm.replay.encode import DOMAINS, WORDS
-from klamm.replay.engines import Engine, Row, rows, rows_together
+from klamm.replay.engines import Engine, Row, row, rows
 from klamm.replay.event_table import EventTable
 
 
@@ -47,13 +46,13 @@ def _in_words(listed: Sequence[Row], known: Mapping[tuple[str, int], str]) -> It
         return
     hashed = [(column, DOMAINS[column]) for column in listed[0] if column in DOMAINS]
     coded = [(column, WORDS[column]) for column in listed[0] if column in WORDS]
-    for row in listed:
-        words = dict(row)
+    for at in listed:
+        words = dict(at)
         for column, domain in hashed:
-            if (value := row[column]) is not None:
+            if (value := at[column]) is not None:
                 words[column] = known.get((domain, value), str(value))
         for column, names in coded:
-            words[column] = names.get(row[column])
+            words[column] = names.get(at[column])
         yield words
 
 
@@ -126,45 +125,27 @@ def first_listed(
     ``known``: numbers of rows that are already known. Queries without rows are not run. ``table``
     has the names that codes stand for.
     """
-    worth = {name: _worth_listing(name, sql) for name, sql in tables.items() if known.get(name, 1)}
-    # Fetch one more row than is listed, to find out whether the listing is complete.
-    firsts = {
-        name: f"SELECT * FROM ({sql}) ORDER BY {_order(name)} LIMIT {_most(name) + 1}"
-        for name, sql in worth.items()
-    }
-    listed = {
-        name: _sorted(found, _ORDERS[name]) for name, found in rows_together(engine, firsts).items()
-    }
-    totals = {name: known.get(name, len(found)) for name, found in listed.items()}
-    uncounted = {
-        name: f"SELECT count(*) AS total FROM ({worth[name]})"
-        for name, found in listed.items()
-        if name not in known and len(found) > _most(name)
-    }
-    for name, counted in rows_together(engine, uncounted).items():
-        totals[name] = counted[0]["total"]
-    words = in_words({name: found[: _most(name)] for name, found in listed.items()}, table)
-    return {name: Listing(words.get(name, ()), totals.get(name, 0)) for name in tables}
+    listed: dict[str, list[Row]] = {}
+    totals = dict(known)
+    for name, sql in tables.items():
+        if known.get(name) == 0:
+            continue
+        most = MOST_DRAWN if name in _MANY else MOST_LISTED
+        worth = f"SELECT * FROM ({sql}) WHERE {_ONLY.get(name, 'true')}"
+        # Fetch one more row than is listed, to find out whether the listing is complete.
+        found = rows(engine, f"{worth} ORDER BY {_order(name)} LIMIT {most + 1}")
+        listed[name] = found[:most]
+        if name not in known:
+            totals[name] = len(found)
+            if len(found) > most:
+                totals[name] = row(engine, f"SELECT count(*) AS n FROM ({worth})")["n"]
+    words = in_words(listed, table)
+    return {name: Listing(words.get(name, ()), totals[name]) for name in tables}
 
 
 def number_listed(name: str) -> str:
     """Return SQL for the number of rows of an answer's query that are worth listing."""
     return f"count(*) FILTER (WHERE {_ONLY.get(name, 'true')})"
-
-
-def _worth_listing(name: str, sql: str) -> str:
-    return f"SELECT * FROM ({sql}) WHERE {_ONLY[name]}" if name in _ONLY else sql
-
-
-def _sorted(found: list[Row], order: Sequence[str]) -> list[Row]:
-    """Sort rows as ``_order`` sorts them: nulls are last, and first in descending order."""
-    for column in reversed(order):
-        name = column.removeprefix("-")
-        # Nulls are last in ascending order. Sorts are stable.
-        keyed = [((at[name] is None, at[name]), number) for number, at in enumerate(found)]
-        keyed.sort(key=itemgetter(0), reverse=name != column)
-        found = [found[number] for _, number in keyed]
-    return found
 
 
 def first_rows(tables: Mapping[str, str], most: int) -> dict[str, str]:
@@ -180,7 +161,3 @@ def _order(name: str) -> str:
         f"{column[1:]} DESC NULLS FIRST" if column.startswith("-") else column
         for column in _ORDERS[name]
     )
-
-
-def _most(name: str) -> int:
-    return MOST_DRAWN if name in _MANY else MOST_LISTED

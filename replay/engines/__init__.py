@@ -126,31 +126,6 @@ def row(engine: Engine, sql: str) -> Row:
     return found
 
 
-def rows_together(engine: Engine, queries: Mapping[str, str]) -> dict[str, list[Row]]:
-    """Run several queries as one query, and return the rows of each, in any order.
-
-    Spark plans and schedules one large query in less time than many small ones. Columns of the same
-    name must have compatible types in all queries.
-    """
-    if not queries:
-        return {}
-    columns = {name: engine.columns(sql) for name, sql in queries.items()}
-    every = list(dict.fromkeys(column for found in columns.values() for column in found))
-    parts = []
-    for number, (name, sql) in enumerate(queries.items()):
-        own = set(columns[name])
-        shown = ", ".join(at if at in own else f"NULL AS {at}" for at in every)
-        parts.append(f"SELECT {number} AS query_number, {shown} FROM ({sql}) AS query_{number}")
-    found = engine.fetch(" UNION ALL ".join(parts))
-    places = {column: place for place, column in enumerate(found.columns)}
-    own_places = [[(column, places[column]) for column in names] for names in columns.values()]
-    numbered: list[list[Row]] = [[] for _ in queries]
-    for values in found.rows:
-        number = values[places["query_number"]]
-        numbered[number].append({column: values[place] for column, place in own_places[number]})
-    return dict(zip(queries, numbered, strict=True))
-
-
 def literal(text: str) -> str:
     """Quote a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

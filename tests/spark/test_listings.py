@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.replay.encode import xxhash64
-from klamm.replay.engines import Engine, literal, rows_together
+from klamm.replay.engines import Engine, literal
 from klamm.replay.event_table import EventTable
 from klamm.replay.listings import (
     MOST_DRAWN,
@@ -120,14 +120,5 @@ def test_codes_become_words_and_an_unknown_hash_a_number(table: EventTable) -> N
     }
 
 
-def test_queries_together_have_the_rows_of_each(duckdb: Engine) -> None:
-    asked = {
-        "one": "SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, 'y'",
-        "none": "SELECT 1 AS c WHERE false",
-        "other": "SELECT 3 AS a, 4 AS c",
-    }
-    found = rows_together(duckdb, asked)
-    assert sorted(found["one"], key=str) == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
-    assert (found["none"], found["other"]) == ([], [{"a": 3, "c": 4}])
-    assert rows_together(duckdb, {}) == {}
+def test_a_quote_in_a_literal_is_doubled(duckdb: Engine) -> None:
     assert duckdb.fetch(f"SELECT {literal(chr(39) + 'a')}").rows == [("'a",)]
