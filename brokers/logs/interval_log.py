@@ -34,6 +34,7 @@ from klamm.brokers.logs.intervals import (
     NOTHING_HELD,
     Held,
     can_be_joined,
+    fitting_end,
     joined,
     pack,
     per_epoch,
@@ -416,20 +417,14 @@ class IntervalLog(msgspec.Struct, gc=False):
         self, found: tuple[Interval, ...], offset: int, limit: int, max_bytes: int
     ) -> int:
         """Return the end offset of a read: ``limit``, or a smaller offset due to ``max_bytes``."""
-        left_bytes = max_bytes
-        end = offset
-        for interval in found:
-            if interval.size_bytes <= left_bytes:
-                left_bytes -= interval.size_bytes
-                end = interval.end
-                continue
-            end += max(0, left_bytes) * (interval.end - interval.start) // interval.size_bytes
-            end = max(end, offset + 1)
-            for batch in self.producers or ():
-                if batch.first_offset < end <= batch.last_offset:
-                    whole = batch.first_offset > offset
-                    return batch.first_offset if whole else min(batch.last_offset + 1, limit)
-            break
+        end = fitting_end(found, offset, max_bytes)
+        if end == limit:
+            return end
+        end = max(end, offset + 1)
+        for batch in self.producers or ():
+            if batch.first_offset < end <= batch.last_offset:
+                whole = batch.first_offset > offset
+                return batch.first_offset if whole else min(batch.last_offset + 1, limit)
         return end
 
     def _segments(self, held: Held) -> list[_Segment]:

@@ -6,7 +6,7 @@ brokers/logs/interval_log.py contains the log, and explains in what ways interva
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -36,16 +36,7 @@ class Held(msgspec.Struct, gc=False, array_like=True):
 
     def between(self, start: int, end: int) -> tuple[Interval, ...]:
         """Return the intervals from ``start`` to ``end`` (exclusive), split at these offsets."""
-        intervals = self.intervals
-        if intervals and start <= intervals[0].start and intervals[-1].end <= end:
-            return tuple(intervals)
-        first = bisect_right(intervals, start, key=_end_of)
-        found = intervals[first : bisect_left(intervals, end, lo=first, key=_start_of)]
-        if found and found[0].start < start:
-            found[0] = cut(found[0], start, min(end, found[0].end))
-        if found and found[-1].end > end:
-            found[-1] = cut(found[-1], found[-1].start, end)
-        return tuple(found)
+        return between(self.intervals, start, end)
 
     def truncated(self, start: int, end: int) -> Held:
         """Return a copy with only the intervals from ``start`` to ``end``.
@@ -83,6 +74,31 @@ def unpack(packed: bytes) -> Held:
 
 
 NOTHING_HELD: Final = pack(Held([], []))
+
+
+def between(intervals: Sequence[Interval], start: int, end: int) -> tuple[Interval, ...]:
+    """Return the contiguous intervals from ``start`` to ``end``, split at these offsets."""
+    if intervals and start <= intervals[0].start and intervals[-1].end <= end:
+        return tuple(intervals)
+    first = bisect_right(intervals, start, key=_end_of)
+    found = list(intervals[first : bisect_left(intervals, end, lo=first, key=_start_of)])
+    if found and found[0].start < start:
+        found[0] = cut(found[0], start, min(end, found[0].end))
+    if found and found[-1].end > end:
+        found[-1] = cut(found[-1], found[-1].start, end)
+    return tuple(found)
+
+
+def fitting_end(intervals: Iterable[Interval], start: int, size_bytes: int) -> int:
+    """Return the end offset of the records from ``start`` onward that fit into ``size_bytes``."""
+    end = start
+    for interval in intervals:
+        if interval.size_bytes > size_bytes:
+            count = interval.end - interval.start
+            return end + max(0, size_bytes) * count // interval.size_bytes
+        size_bytes -= interval.size_bytes
+        end = interval.end
+    return end
 
 
 def cut(interval: Interval, start: int, end: int) -> Interval:

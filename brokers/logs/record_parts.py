@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klamm.brokers.logs.intervals import cut
+from klamm.brokers.logs.intervals import between, fitting_end
 from klamm.brokers.logs.record_batch import walk
-from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, ProducerBatch, Records
+from klamm.cluster.records import EpochEndOffset, IntervalRecords, Records
 
 
 def first_part(records: Records, size_bytes: int) -> Records | None:
@@ -23,8 +23,7 @@ def first_part(records: Records, size_bytes: int) -> Records | None:
                 break
             end = position + header.size_bytes
         return records[:end] or None
-    end_offset = _end_offset(records, size_bytes)
-    return None if end_offset is None else _between(records, None, end_offset)
+    return _first(records, size_bytes)
 
 
 def rest_after(records: Records, part: Records) -> Records | None:
@@ -33,8 +32,7 @@ def rest_after(records: Records, part: Records) -> Records | None:
         assert isinstance(part, bytes)
         return records[len(part) :] or None
     assert isinstance(part, IntervalRecords)
-    rest = _between(records, part.intervals[-1].end, None)
-    return rest if rest.intervals else None
+    return _rest(records, part)
 
 
 def end_of(records: Records) -> EpochEndOffset:
@@ -51,56 +49,29 @@ def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecord
 
     A part that cannot be split further may be larger.
     """
-    batches = iter(records.producer_batches)
-    batch = next(batches, None)
     for interval in records.intervals:
-        own = []
-        while batch is not None and batch.last_offset < interval.end:
-            own.append(batch)
-            batch = next(batches, None)
-        whole = IntervalRecords((interval,), tuple(own))
-        if interval.size_bytes <= size_bytes:
-            yield whole
-            continue
-        rest: Records | None = whole
+        rest: IntervalRecords | None = _between(records, interval.start, interval.end)
         while rest is not None:
-            assert isinstance(rest, IntervalRecords)
-            piece = first_part(rest, size_bytes) or rest
-            assert isinstance(piece, IntervalRecords)
+            piece = _first(rest, size_bytes) or rest
             yield piece
-            rest = rest_after(rest, piece)
+            rest = _rest(rest, piece)
 
 
-def _end_offset(records: IntervalRecords, size_bytes: int) -> int | None:
-    """Return the end offset of the records that fit into ``size_bytes``, or None if none fit."""
-    start = end = records.intervals[0].start
-    left_bytes = size_bytes
-    for interval in records.intervals:
-        if interval.size_bytes > left_bytes:
-            end += left_bytes * (interval.end - interval.start) // interval.size_bytes
-            break
-        left_bytes -= interval.size_bytes
-        end = interval.end
+def _first(records: IntervalRecords, size_bytes: int) -> IntervalRecords | None:
+    start = records.intervals[0].start
+    end = fitting_end(records.intervals, start, size_bytes)
     for batch in records.producer_batches:
         if batch.first_offset < end <= batch.last_offset:
             end = batch.first_offset
-    return end if end > start else None
+    return _between(records, start, end) if end > start else None
 
 
-def _between(records: IntervalRecords, start: int | None, end: int | None) -> IntervalRecords:
-    """Return the records from ``start`` to ``end`` (exclusive); None means no limit."""
-    intervals: list[Interval] = []
-    for interval in records.intervals:
-        first = interval.start if start is None else max(start, interval.start)
-        last = interval.end if end is None else min(end, interval.end)
-        if first < last:
-            intervals.append(cut(interval, first, last))
-    return IntervalRecords(
-        tuple(intervals), tuple(b for b in records.producer_batches if _is_within(b, start, end))
-    )
+def _rest(records: IntervalRecords, part: IntervalRecords) -> IntervalRecords | None:
+    begin, end = part.intervals[-1].end, records.intervals[-1].end
+    return _between(records, begin, end) if begin < end else None
 
 
-def _is_within(batch: ProducerBatch, start: int | None, end: int | None) -> bool:
-    return (start is None or batch.last_offset >= start) and (
-        end is None or batch.last_offset < end
-    )
+def _between(records: IntervalRecords, start: int, end: int) -> IntervalRecords:
+    """Return the records from ``start`` to ``end`` (exclusive)."""
+    batches = (batch for batch in records.producer_batches if start <= batch.last_offset < end)
+    return IntervalRecords(between(records.intervals, start, end), tuple(batches))
