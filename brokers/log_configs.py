@@ -97,20 +97,20 @@ class TopicLogConfigs:
 
         The config is read from ZooKeeper, unless ``read_ahead`` has already read it.
         """
-        config = self._read.get(topic)
-        return self.parse(topic, self._read_overrides([topic])[topic]) if config is None else config
+        return self._read.get(topic) or self._read_configs([topic])[topic]
 
-    def parse(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        """Return the LogConfig of a topic with these overrides."""
-        return topic_log_config(topic, overrides, self._defaults)
+    def _read_configs(self, topics: Iterable[str]) -> dict[str, LogConfig]:
+        return {
+            topic: topic_log_config(topic, overrides, self._defaults)
+            for topic, overrides in self._read_overrides(topics).items()
+        }
 
     @contextmanager
     def read_ahead(self, topics: Iterable[str]) -> Iterator[None]:
         """Context manager: read the configs of topics in one batch, for use in the body."""
         wanted = list(topics)
         if wanted:
-            found = self._read_overrides(wanted)
-            self._read = {topic: self.parse(topic, overrides) for topic, overrides in found.items()}
+            self._read = self._read_configs(wanted)
         try:
             yield
         finally:

@@ -183,7 +183,7 @@ class FileLogStore(LogStore):
 
     def _log(self, folder: Path, config: LogConfig, now_ms: int, known: Known) -> SegmentLog:
         log = SegmentLog(folder, config, now_ms=now_ms, known=known, disk=self._disk)
-        log.on_recovery_point_lowered = partial(self._checkpoint_open_logs, folder.parent)
+        log.on_recovery_point_lowered = partial(self._checkpoint, folder.parent)
         return log
 
     def _cut(self, damaged: _Damaged, config: LogConfig, now_ms: int) -> SegmentLog:
@@ -278,10 +278,13 @@ class FileLogStore(LogStore):
     def next_deletion_ms(self) -> int | None:
         return min((due_ms for due_ms, _ in self._marked), default=None)
 
-    def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        self._checkpoint(folder_of(self._root, path), logs)
+    def checkpoint_logs(self, path: str) -> None:
+        self._checkpoint(folder_of(self._root, path))
 
-    def _checkpoint(self, directory: Path, logs: DirLogs) -> None:
+    def _checkpoint(self, directory: Path) -> None:
+        logs = self._dirs.get(directory)
+        if logs is None:
+            return  # the directory is offline
         points = {partition: log.recovery_point for partition, log in logs.items()}
         # All other logs start at their first file, so they need no entry.
         starts = {
@@ -296,11 +299,6 @@ class FileLogStore(LogStore):
                 starts[partition] = known.log_start_offset
         write_offsets(directory / RECOVERY_POINT_CHECKPOINT, points, self._disk)
         write_offsets(directory / LOG_START_OFFSET_CHECKPOINT, starts, self._disk)
-
-    def _checkpoint_open_logs(self, directory: Path) -> None:
-        logs = self._dirs.get(directory)
-        if logs is not None:
-            self._checkpoint(directory, logs)
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]

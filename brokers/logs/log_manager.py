@@ -159,7 +159,7 @@ class LogManager:
             del self._damaged[partition]
             self.dirs.logs(path).current[partition] = log
             self._restored.extend((partition, repair) for repair in repairs)
-            self._checkpoint_dir(path)
+            self.store.checkpoint_logs(path)
 
     def take_restored(self) -> list[tuple[TopicPartition, Repair]]:
         """Remove and return the repairs that ``restore`` has made since the last call."""
@@ -248,9 +248,8 @@ class LogManager:
         old = self.dirs.logs(source).current.pop(partition)
         del self.dirs.logs(target).futures[partition]
         self.dirs.logs(target).current[partition] = new
-        with suppress(LogStorageError), self.in_dir(source):
-            self.store.mark_deleted(partition, old, now_ms)
-            self._checkpoint_dir(source)
+        with suppress(LogStorageError):
+            self._mark_deleted(source, partition, old, now_ms)
         return new
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
@@ -263,24 +262,27 @@ class LogManager:
         path = self.dirs.path_of(partition)
         if path is not None:
             log = self.dirs.logs(path).current.pop(partition)
-            with self.in_dir(path):
-                self.store.mark_deleted(partition, log, now_ms)
-                self._checkpoint_dir(path)
+            self._mark_deleted(path, partition, log, now_ms)
         elif partition in self._damaged:
             path = self._damaged.pop(partition)
             with self.in_dir(path):
                 config = self._config_of(partition.topic)
                 self.store.mark_damaged_deleted(path, partition, config, now_ms)
-                self._checkpoint_dir(path)
+                self.store.checkpoint_logs(path)
 
     def delete_future(self, partition: TopicPartition, now_ms: int) -> None:
         """Mark the future log of a partition as deleted, if it exists. Raises LogStorageError."""
         path = self.dirs.future_path_of(partition)
         if path is not None:
             log = self.dirs.logs(path).futures.pop(partition)
-            with self.in_dir(path):
-                self.store.mark_deleted(partition, log, now_ms)
-                self._checkpoint_dir(path)
+            self._mark_deleted(path, partition, log, now_ms)
+
+    def _mark_deleted(
+        self, path: str, partition: TopicPartition, log: ReplicaLog, now_ms: int
+    ) -> None:
+        with self.in_dir(path):
+            self.store.mark_deleted(partition, log, now_ms)
+            self.store.checkpoint_logs(path)
 
     def delete_marked(self, now_ms: int) -> None:
         """Remove logs that were marked as deleted at least file.delete.delay.ms ago.
@@ -347,7 +349,7 @@ class LogManager:
         """Checkpoint recovery points and log start offsets. A directory that fails goes offline."""
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
-                self._checkpoint_dir(path)
+                self.store.checkpoint_logs(path)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Checkpoint the high watermarks of current logs. A directory that fails goes offline.
@@ -403,7 +405,7 @@ class LogManager:
             with suppress(LogStorageError), self.in_dir(path):
                 for _, log in self.dirs.logs(path).items():
                     log.close()
-                self._checkpoint_dir(path)
+                self.store.checkpoint_logs(path)
                 self.store.close_dir(path, is_clean=True)
         self._open.clear()
 
@@ -415,6 +417,3 @@ class LogManager:
         for path in self._open:
             self.store.close_dir(path, is_clean=False)
         self._open.clear()
-
-    def _checkpoint_dir(self, path: str) -> None:
-        self.store.checkpoint_logs(path, self.dirs.logs(path))

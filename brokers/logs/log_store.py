@@ -140,7 +140,7 @@ class LogStore(Protocol):
         """
         return None
 
-    def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
+    def checkpoint_logs(self, path: str) -> None:
         """Write the recovery points and start offsets of all logs in ``path``."""
         return
 

@@ -301,20 +301,15 @@ class LogSegment:
             path = self._path(suffix)
             self._disk.rename(path, path + DELETED_SUFFIX)
 
-    def delete(self) -> None:
-        """Remove the files, indexes first.
+    def delete(self, marked: str = "") -> None:
+        """Remove the files, or with DELETED_SUFFIX those that ``mark_deleted`` renamed.
 
-        After a crash, an index file without a ``.log`` file would look like a lost ``.log`` file.
+        Missing files are not an error. Indexes first: after a crash, an index file without a
+        ``.log`` file would look like a lost ``.log`` file.
         """
         for suffix in reversed(SEGMENT_SUFFIXES):
             with suppress(FileNotFoundError):
-                self._disk.remove(self._path(suffix))
-
-    def delete_marked(self) -> None:
-        """Remove the files that ``mark_deleted`` renamed. Missing files are not an error."""
-        for suffix in SEGMENT_SUFFIXES:
-            with suppress(FileNotFoundError):
-                self._disk.remove(self._path(suffix) + DELETED_SUFFIX)
+                self._disk.remove(self._path(suffix) + marked)
 
     def move_to(self, directory: str) -> None:
         """Use new paths for the files, after the log's folder was renamed."""

@@ -38,7 +38,7 @@ from klamm.brokers.logs.recovery import NOTHING_KNOWN, Known, Repair, RepairKind
 from klamm.brokers.logs.replica_log import Appended, Deleted
 from klamm.brokers.logs.retention import count_deletable, next_expiry_ms
 from klamm.brokers.logs.segment import LogSegment
-from klamm.brokers.logs.segment_files import parse_log_dir_name
+from klamm.brokers.logs.segment_files import DELETED_SUFFIX, parse_log_dir_name
 from klamm.brokers.logs.validation import batch_of, check_fetched, check_produced
 from klamm.brokers.storage.disk import LOCAL_DISK, Disk
 from klamm.cluster.records import (
@@ -456,7 +456,7 @@ class SegmentLog:
     def _delete_marked(self) -> None:
         for due_ms, segment in self._marked:
             if due_ms <= self._now_ms:
-                segment.delete_marked()
+                segment.delete(DELETED_SUFFIX)
         self._marked = [marked for marked in self._marked if marked[0] > self._now_ms]
 
 

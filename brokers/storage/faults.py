@@ -97,7 +97,7 @@ class _Armed:
 
 
 class FaultyDisk:
-    """Adds fault injection to ``disk``.
+    """Adds fault injection to ``disk``, which ``inner`` is: its operations never fail on purpose.
 
     If no fault is armed, an operation costs one extra function call. The class calls ``sleep`` with
     a number of seconds to simulate a slow disk. It is thread-safe, but if a fault strikes two
@@ -107,18 +107,13 @@ class FaultyDisk:
     def __init__(
         self, disk: Disk, rng: random.Random, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._disk = disk
+        self.inner = disk
         self._rng = rng
         self._sleep = sleep
         self._armed: tuple[_Armed, ...] = ()
         self._safe_bytes: dict[str, int] = {}
 
     # -- faults
-
-    @property
-    def inner(self) -> Disk:
-        """The disk itself, of which no operation fails because of a fault."""
-        return self._disk
 
     def arm(self, path: StrPath, fault: DiskFault) -> None:
         """Arm a fault for a file, or for everything in a folder.
@@ -159,71 +154,71 @@ class FaultyDisk:
 
     def make_dirs(self, path: StrPath) -> None:
         self._grow(path)
-        self._disk.make_dirs(path)
+        self.inner.make_dirs(path)
 
     def names(self, path: StrPath) -> list[str]:
         self._touch(path)
-        return self._disk.names(path)
+        return self.inner.names(path)
 
     def folders(self, path: StrPath) -> list[str]:
         self._touch(path)
-        return self._disk.folders(path)
+        return self.inner.folders(path)
 
     def stat(self, path: StrPath) -> FileStat:
         self._touch(path)
-        return self._disk.stat(path)
+        return self.inner.stat(path)
 
     def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
         self._grow(path)
-        self._disk.create(path, size_bytes, mode)
+        self.inner.create(path, size_bytes, mode)
 
     @contextmanager
     def reading(self, path: StrPath) -> Iterator[ReadAt]:
         self._touch(path)
-        with self._disk.reading(path) as read_at:
+        with self.inner.reading(path) as read_at:
             yield read_at
 
     def read_at(self, path: StrPath, position: int, size_bytes: int) -> bytes:
         self._touch(path)
-        return self._disk.read_at(path, position, size_bytes)
+        return self.inner.read_at(path, position, size_bytes)
 
     def write_at(self, path: StrPath, position: int, data: bytes) -> None:
         if self._armed:
             self._write(os.fspath(path), position, data)
         else:
-            self._disk.write_at(path, position, data)
+            self.inner.write_at(path, position, data)
 
     def resize(self, path: StrPath, size_bytes: int) -> None:
-        if self._armed and size_bytes > self._disk.stat(path).size_bytes:
+        if self._armed and size_bytes > self.inner.stat(path).size_bytes:
             self._grow(path)
         else:
             self._touch(path)
-        self._disk.resize(path, size_bytes)
+        self.inner.resize(path, size_bytes)
 
     def sync(self, path: StrPath) -> None:
         if self._armed:
             self._sync(os.fspath(path))
-        self._disk.sync(path)
+        self.inner.sync(path)
 
     def drop_cache(self, path: StrPath) -> None:
         self._touch(path)
-        self._disk.drop_cache(path)
+        self.inner.drop_cache(path)
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         self._touch(source)
-        self._disk.rename(source, target)
+        self.inner.rename(source, target)
 
     def remove(self, path: StrPath) -> None:
         self._touch(path)
-        self._disk.remove(path)
+        self.inner.remove(path)
 
     def remove_tree(self, path: StrPath) -> None:
         self._touch(path)
-        self._disk.remove_tree(path)
+        self.inner.remove_tree(path)
 
     def lock(self, path: StrPath) -> Callable[[], None]:
         self._touch(path)
-        return self._disk.lock(path)
+        return self.inner.lock(path)
 
     # -- failing operations
 
@@ -236,12 +231,10 @@ class FaultyDisk:
             return
         for armed in self._struck(os.fspath(path)):
             kind = armed.fault.kind
-            if (
-                kind is not None
-                and (kind is FaultKind.EIO or kind in also)
-                and not armed.left_bytes
-            ):
-                self._fail(armed, kind, path)
+            if kind is None or kind not in (FaultKind.EIO, *also):
+                continue
+            if not armed.left_bytes and armed.strikes():
+                raise _error(kind, os.fspath(path))
 
     def _grow(self, path: StrPath) -> None:
         """Apply the faults armed for ``path`` to an operation that needs disk space."""
@@ -258,7 +251,7 @@ class FaultyDisk:
                 if kept < len(data) and armed.strikes():
                     self._write_part(path, position, data, kept, kind)
                     raise _error(kind, path)
-        self._disk.write_at(path, position, data)
+        self.inner.write_at(path, position, data)
 
     def _write_part(
         self, path: str, position: int, data: bytes, kept: int, kind: FaultKind
@@ -266,7 +259,7 @@ class FaultyDisk:
         if kind is FaultKind.SHORT_WRITE:
             kept = self._rng.randint(kept, len(data) - 1)
         if kept:
-            self._disk.write_at(path, position, data[:kept])
+            self.inner.write_at(path, position, data[:kept])
 
     def _sync(self, path: str) -> None:
         for armed in self._struck(path):
@@ -287,10 +280,10 @@ class FaultyDisk:
         safe_bytes = self._safe_bytes.pop(path, None)
         if safe_bytes is None:
             return
-        size_bytes = self._disk.stat(path).size_bytes
+        size_bytes = self.inner.stat(path).size_bytes
         if safe_bytes < size_bytes:
             kept_bytes = self._rng.randint(safe_bytes, size_bytes - 1)
-            self._disk.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
+            self.inner.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
 
     def _struck(self, path: str) -> Iterator[_Armed]:
         """Yield each fault that is armed for a path, after waiting for the delay of the fault."""
@@ -299,10 +292,6 @@ class FaultyDisk:
                 if armed.fault.delay_ms:
                     self._sleep(armed.fault.delay_ms / 1000)
                 yield armed
-
-    def _fail(self, armed: _Armed, kind: FaultKind, path: StrPath) -> None:
-        if armed.strikes():
-            raise _error(kind, os.fspath(path))
 
 
 def _error(kind: FaultKind, path: str) -> OSError:
