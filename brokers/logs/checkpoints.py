@@ -134,8 +134,13 @@ def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties 
     lines = _lines(path, disk)
     if lines is None:
         return None
-    found = (line.partition("=") for line in lines if not line.startswith("#"))
-    properties = {key.strip(): value.strip() for key, _, value in found}
+    # Imported here, because only log directories of earlier runs have the file.
+    import javaproperties
+
+    try:
+        properties = javaproperties.loads("\n".join(lines))
+    except javaproperties.InvalidUEscapeError as error:
+        raise CorruptCheckpoint(f"Error while reading {path}: {error}") from error
     version = properties.get("version", str(_VERSION))
     if version != str(_VERSION):
         raise CorruptCheckpoint(f"Unrecognized version of {path}: {version}")

@@ -72,6 +72,11 @@ def test_meta_properties_that_kafka_wrote_are_read(tmp_path: Path) -> None:
     assert read_meta_properties(path) == MetaProperties("TVxqtpTSQpKd5ZjtMfV9TQ", 2)
 
 
+def test_meta_properties_are_read_as_java_reads_properties(tmp_path: Path) -> None:
+    path = written(tmp_path, "! a comment\r\ncluster.id : a\\\n  \\u0062c\nbroker.id 2\n")
+    assert read_meta_properties(path) == MetaProperties("abc", 2)
+
+
 @pytest.mark.parametrize(
     ("read", "nothing"),
     [(read_offsets, {}), (read_epochs, ()), (read_topic_id, None), (read_meta_properties, None)],
@@ -133,6 +138,8 @@ def test_partition_metadata_that_is_wrong_is_refused(
         ("version=0\ncluster.id=c\n", "has no cluster id or no valid broker id"),
         ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
         ("version=0\nbroker.id=1\n", "cluster.id=None"),
+        ("version=0\nbroker.id=1 \ncluster.id=c\n", "broker.id=1 $"),
+        ("cluster.id=\\u00\n", r"Error while reading .*file: .*u00"),
     ],
 )
 def test_meta_properties_that_are_wrong_are_refused(
