@@ -93,9 +93,9 @@ class DynamicConfigManager:
         quirks: Quirks = NO_QUIRKS,
     ) -> None:
         self.config = DynamicBrokerConfig(unclean_leader_election_enable)
-        self.on_unclean_election_enabled: Callable[[str | None], None] | None = None
-        self.on_topic_config: Callable[[str, Config], None] | None = None
-        self.on_own_config: Callable[[Config, Config], None] | None = None
+        self.on_unclean_election_enabled: Callable[[str | None], None] = lambda topic: None
+        self.on_topic_config: Callable[[str, Config], None] = lambda topic, config: None
+        self.on_own_config: Callable[[Config, Config], None] = lambda own, defaults: None
         self.malformed: dict[str, str] = {}
         self._broker_id = broker_id
         self._zk = zk
@@ -160,9 +160,8 @@ class DynamicConfigManager:
             return
         found = self._topic_configs(sorted(self._unread_topics))
         self._unread_topics.clear()
-        if self.on_topic_config is not None:
-            for topic, config in found.items():
-                self.on_topic_config(topic, config)
+        for topic, config in found.items():
+            self.on_topic_config(topic, config)
 
     # -- notifications
 
@@ -270,10 +269,9 @@ class DynamicConfigManager:
         """
         name = entity.entity_name
         if entity.entity_type == "topics":
-            if self.on_topic_config is not None:
-                self.on_topic_config(name, config)
+            self.on_topic_config(name, config)
             if config.get(UNCLEAN, "").lower() == "true":
-                self._notify(name)
+                self.on_unclean_election_enabled(name)
             return
         was_enabled = self.config.unclean_leader_election_enable
         if name == DEFAULT_ENTITY:
@@ -282,14 +280,9 @@ class DynamicConfigManager:
             self.config.overrides = config
         else:
             return
-        if self.on_own_config is not None:
-            self.on_own_config(self.config.overrides, self.config.defaults)
+        self.on_own_config(self.config.overrides, self.config.defaults)
         if self.config.unclean_leader_election_enable and not was_enabled:
-            self._notify(None)
-
-    def _notify(self, topic: str | None) -> None:
-        if self.on_unclean_election_enabled is not None:
-            self.on_unclean_election_enabled(topic)
+            self.on_unclean_election_enabled(None)
 
     def _quarantine(self, path: str, reason: str) -> None:
         self.malformed[path] = reason

@@ -107,10 +107,10 @@ class Copying:
         self,
         clock: Clock,
         send: Callable[[Message], None],
-        give: Give | None = None,
-        reaches: Reaches | None = None,
+        give: Give = lambda address, event: None,
+        reaches: Reaches = lambda one, other: True,
     ) -> None:
-        self.on_change: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] = lambda: None
         self._clock = clock
         self._send = send
         self._give = give
@@ -123,10 +123,6 @@ class Copying:
         self._reserve_all: dict[int, Callable[[], None]] = {}
         self._paused: dict[int, None] = {}
         self._copies: dict[CopyId, _CopyInProgress] = {}
-
-    def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
 
     def next_due_ms(self) -> float | None:
         """Return the time at which the next copy completes, in monotonic milliseconds.
@@ -175,7 +171,7 @@ class Copying:
             self._taken.clear()
             for reserve_all in self._reserve_all.values():
                 reserve_all()
-        self._changed()
+        self.on_change()
 
     def _set_capacity(self, resource: Resource) -> None:
         stands = resource.broker_id in self._paused and resource.kind in _STOPPED_BY_A_PAUSE
@@ -203,7 +199,7 @@ class Copying:
             self._taken[resource] = self._taken.get(resource, 0) + added
             if resource in self._capacities:
                 self._set_capacity(resource)
-        self._changed()
+        self.on_change()
 
     def set_paused(self, broker_id: int, paused: bool) -> None:
         """Pause or resume all copies from and to a broker that is itself paused or resumed."""
@@ -214,7 +210,7 @@ class Copying:
             self._paused.pop(broker_id, None)
         for kind in _STOPPED_BY_A_PAUSE:
             self._set_capacity(Resource(kind, broker_id))
-        self._changed()
+        self.on_change()
 
     # -- copies
 
@@ -243,7 +239,7 @@ class Copying:
             self._remove(flow.id)
         self._copies[flow.id] = _CopyInProgress(size_bytes, answer, start)
         self._model.add(flow, size_bytes)
-        self._changed()
+        self.on_change()
         return True
 
     def change(self, flow: Flow[CopyId]) -> None:
@@ -251,7 +247,7 @@ class Copying:
         self._advance()
         if flow.id in self._copies:
             self._model.change(flow)
-            self._changed()
+            self.on_change()
 
     def of_owner(self, broker_id: int) -> Iterable[CopyId]:
         """Return the ids of a broker's copies to followers and between its log directories."""
@@ -307,9 +303,14 @@ class Copying:
 
     def give_up(self, copy_id: ReplicaCopy) -> None:
         """End a copy before it completes, and send the follower the records that have arrived."""
+        if (message := self._end(copy_id)) is not None:
+            self._send(message)
+
+    def _end(self, copy_id: ReplicaCopy) -> Message | None:
         arrived = self.end(copy_id)
-        if arrived is not None and arrived.answer is not None:
-            self._send(_message(copy_id, arrived.answer))
+        if arrived is None or arrived.answer is None:
+            return None
+        return _message(copy_id, arrived.answer)
 
     def cut(self, broker_id: int) -> list[Arrived]:
         """End all copies from and to a broker whose process dies.
@@ -338,14 +339,15 @@ class Copying:
         Each follower gets the records that were transferred before the cut.
         """
         for copy_id in tuple(self._copies):
-            if isinstance(copy_id, ReplicaCopy) and not self._reaches(copy_id):
-                arrived = self.end(copy_id)
-                if arrived is not None and arrived.answer is not None:
-                    message = _message(copy_id, arrived.answer)
-                    self._deliver(message.destination, message)
+            if (
+                isinstance(copy_id, ReplicaCopy)
+                and not self._reaches(copy_id)
+                and (message := self._end(copy_id)) is not None
+            ):
+                self._give(message.destination, message)
 
     def _reaches(self, copy_id: CopyId) -> bool:
-        if isinstance(copy_id, DirectoryMove) or self._reaches_broker is None:
+        if isinstance(copy_id, DirectoryMove):
             return True
         leader, follower = copy_id.leader, copy_id.follower
         return self._reaches_broker(Address("broker", leader), Address("broker", follower))
@@ -367,15 +369,11 @@ class Copying:
     def _remove(self, copy_id: CopyId) -> int:
         """Remove a copy; return the number of bytes that it has transferred."""
         del self._copies[copy_id]
-        self._changed()
+        self.on_change()
         return self._model.remove(copy_id)
 
     def _notify(self, arrived: Arrived) -> None:
-        self._deliver(Address("broker", _owner_of(arrived.copy_id)), arrived)
-
-    def _deliver(self, address: Address, event: object) -> None:
-        if self._give is not None:
-            self._give(address, event)
+        self._give(Address("broker", _owner_of(arrived.copy_id)), arrived)
 
 
 def _owner_of(copy_id: CopyId) -> int:

@@ -27,7 +27,6 @@ from klamm.brokers.partitions.remote_replica import NEVER_MS
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.constant_rate import (
     NO_CONNECTION,
-    ConstantRate,
     ConstantRateProgress,
     ConstantRateRequest,
     ConstantRateResponse,
@@ -195,29 +194,18 @@ class ConstantRates:
                 self._notify(producer, tp, ConstantRateProgress(error, rate.number))
                 continue
             self._stop(tp, Errors.NONE)
-            self._begin(tp, partition, partition.log, producer, rate)
+            end = partition.log.log_end_offset
+            schedule = RateSchedule(
+                end - rate.first_record,
+                rate.records_per_s,
+                rate.record_size_bytes,
+                rate.since_ms,
+                rate.since_timestamp_ms,
+            )
+            self._leading[tp] = LeaderRate(partition, schedule, producer, rate.number, end)
+            self._reserve_traffic(tp)
             self.look_up(tp)
             self.leaders.notify_followers(tp, partition, now_ms)
-
-    def _begin(
-        self,
-        tp: TopicPartition,
-        partition: Partition,
-        log: IntervalLog,
-        producer: Address,
-        rate: ConstantRate,
-    ) -> None:
-        schedule = RateSchedule(
-            log.log_end_offset - rate.first_record,
-            rate.records_per_s,
-            rate.record_size_bytes,
-            rate.since_ms,
-            rate.since_timestamp_ms,
-        )
-        self._leading[tp] = LeaderRate(
-            partition, schedule, producer, rate.number, log.log_end_offset
-        )
-        self._reserve_traffic(tp)
 
     def _stop(self, tp: TopicPartition, error: Errors) -> None:
         """End a producer's rate: notify the producer, and make the followers fetch again."""
@@ -425,7 +413,7 @@ class ConstantRates:
             return False
         rate.materialize(now_ms)
         if answer.agreement == rate.agreement:
-            rate.acknowledge(answer.is_acknowledged)
+            rate.is_acknowledged, rate.materialized_ms = answer.is_acknowledged, NEVER_MS
             rate.advance_high_watermark(answer.high_watermark, now_ms)
             return True
         if answer.fetch_offset == UNKNOWN_OFFSET and answer.error is Errors.NONE:

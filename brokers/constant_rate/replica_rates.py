@@ -102,11 +102,6 @@ class FollowerRate(msgspec.Struct, gc=False):
     is_acknowledged: bool = False
     materialized_ms: float = NEVER_MS
 
-    def acknowledge(self, is_acknowledged: bool) -> None:
-        """Let the high watermark follow the schedule, or no longer."""
-        self.is_acknowledged = is_acknowledged
-        self.materialized_ms = NEVER_MS
-
     def materialize(self, now_ms: float) -> None:
         """Append all records due by now, and advance the high watermark."""
         if self.materialized_ms == now_ms:
