@@ -61,7 +61,7 @@ from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import JavaRandom
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.znodes import DEFAULT_ENTITY
 
 DESCRIBE_CONFIGS_TIMEOUT_MS: Final = 30_000
@@ -115,7 +115,7 @@ class KafkaAdmin:
         self,
         channel: AdminChannel,
         config: Mapping[str, str],
-        pools: Pools | None = None,
+        pools: Pools = NO_POOLS,
         limits: PartitionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._channel = channel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from klamm.placement.draws import IntSource
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Store
 
@@ -35,4 +35,4 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
     source: IntSource
     now_ms: Callable[[], float]
     sleep_ms: Callable[[float], None]
-    pools: Pools | None = None
+    pools: Pools = NO_POOLS

@@ -26,7 +26,7 @@ from klamm.cli.errors import print_error_json
 from klamm.cli.waiting import PLAIN_AFTER_S
 from klamm.cluster.errors import KlammError, NotKlamm, UsageError
 from klamm.placement.draws import JavaRandom
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Pauses:
 
 
 def tool_services(
-    own: OwnArguments, seed: int | None = None, pools: Pools | None = None
+    own: OwnArguments, seed: int | None = None, pools: Pools = NO_POOLS
 ) -> ToolServices:
     """Return the services that a tool uses: connections, random numbers and a clock."""
     return ToolServices(
@@ -264,10 +264,10 @@ def _seed(seed: str | None) -> int | None:
         raise UsageError(f"--seed {seed} is not a whole number") from None
 
 
-def _pools(name: str | None) -> Pools | None:
+def _pools(name: str | None) -> Pools:
     from klamm.admin.pools import read_pools
 
-    return None if name is None else read_pools(Path(name))
+    return NO_POOLS if name is None else read_pools(Path(name))
 
 
 def _path(name: str | None) -> Path | None:

@@ -29,6 +29,7 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import parse_quirks
+from klamm.placement.pools import NO_POOLS
 from klamm.runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import (
@@ -324,7 +325,7 @@ def up(
             state_change_level=state_change_level.upper(),
             quirks=parse_quirks(comma_separated(quirks)),
             seed=seed,
-            pools=None if pools is None else read_pools(pools),
+            pools=NO_POOLS if pools is None else read_pools(pools),
             journal_messages=journal_messages,
             has_segments=segments,
             listen=listen,

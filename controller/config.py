@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.fenced_writes import GROUP_SIZE
 
 
@@ -52,7 +52,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_alter_isr_enabled: bool = True
     is_feature_versioning_supported: bool = True
     uses_topic_ids: bool = True
-    pools: Pools | None = None
+    pools: Pools = NO_POOLS
     partition_limits: PartitionLimits = DEFAULT_LIMITS
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE

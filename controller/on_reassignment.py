@@ -156,7 +156,7 @@ def _refuse_outside_pool(
 ) -> ApiError | None:
     """Return an error if ``target`` adds replicas outside the topic's pool, else None."""
     pools, current = controller.config.pools, controller.context.assignments.get(tp)
-    if pools is None or current is None:
+    if current is None:
         return None
     text = outside_pool_text(pools, tp, current.reassign_to(target).adding_replicas)
     return None if text is None else ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, text)

@@ -19,15 +19,8 @@ from klamm.placement.draws import IntSource
 from klamm.placement.pools import Pool, Pools, brokers_for_topic
 
 
-def brokers_in_pool(
-    pools: Pools | None, topic: str, brokers: Iterable[BrokerMetadata]
-) -> tuple[BrokerMetadata, ...]:
-    """Return the brokers that may host ``topic``; without pools, all ``brokers``."""
-    return tuple(brokers) if pools is None else brokers_for_topic(pools, topic, brokers)
-
-
 def assign_in_pool(
-    pools: Pools | None,
+    pools: Pools,
     topic: str,
     brokers: Iterable[BrokerMetadata],
     partitions: int,
@@ -39,13 +32,13 @@ def assign_in_pool(
     Raises the errors of assign_replicas_to_brokers; the message of InvalidReplicationFactor names
     the pool.
     """
-    allowed = brokers_in_pool(pools, topic, brokers)
+    allowed = brokers_for_topic(pools, topic, brokers)
     with _naming_the_pool(pools, topic, len(allowed), replication_factor):
         return assign_replicas_to_brokers(allowed, partitions, replication_factor, source=source)
 
 
 def add_partitions_in_pool(
-    pools: Pools | None,
+    pools: Pools,
     topic: str,
     existing: Mapping[int, ReplicaAssignment],
     brokers: Sequence[BrokerMetadata],
@@ -61,15 +54,13 @@ def add_partitions_in_pool(
         added = create_new_partitions_assignment(topic, existing, brokers, num_partitions, manual)
         check_in_pool(pools, topic, manual)
         return added
-    allowed = brokers_in_pool(pools, topic, brokers)
+    allowed = brokers_for_topic(pools, topic, brokers)
     replication_factor = len(existing[0].replicas) if 0 in existing else 0
     with _naming_the_pool(pools, topic, len(allowed), replication_factor):
         return create_new_partitions_assignment(topic, existing, allowed, num_partitions)
 
 
-def check_in_pool(
-    pools: Pools | None, topic: str, assignment: Mapping[int, Collection[int]]
-) -> None:
+def check_in_pool(pools: Pools, topic: str, assignment: Mapping[int, Collection[int]]) -> None:
     """Check that the new replicas of ``topic``, keyed by partition, are in its pool.
 
     Raises InvalidReplicaAssignment; the message names the first partition with a violation.
@@ -79,9 +70,7 @@ def check_in_pool(
     )
 
 
-def check_moves_in_pool(
-    pools: Pools | None, added: Mapping[TopicPartition, Collection[int]]
-) -> None:
+def check_moves_in_pool(pools: Pools, added: Mapping[TopicPartition, Collection[int]]) -> None:
     """Check that added replicas, keyed by partition, are in the pools of their topics.
 
     Raises InvalidReplicaAssignment; the message names the first partition with a violation, and the
@@ -98,14 +87,12 @@ def check_moves_in_pool(
 
 
 def outside_pool_text(
-    pools: Pools | None, partition: TopicPartition, added: Collection[int]
+    pools: Pools, partition: TopicPartition, added: Collection[int]
 ) -> str | None:
     """Return why the replicas ``added`` may not be added to ``partition``.
 
     Returns None if they may be added.
     """
-    if pools is None:
-        return None
     unable = [id_ for id_ in added if id_ in pools.without_replicas]
     if unable:
         verb = "hosts" if len(unable) == 1 else "host"
@@ -137,12 +124,12 @@ def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
 
 @contextmanager
 def _naming_the_pool(
-    pools: Pools | None, topic: str, broker_count: int, replication_factor: int
+    pools: Pools, topic: str, broker_count: int, replication_factor: int
 ) -> Iterator[None]:
     try:
         yield
     except InvalidReplicationFactor as error:
-        pool = None if pools is None else pools.pool_of(topic)
+        pool = pools.pool_of(topic)
         if pool is None or replication_factor <= broker_count:
             raise
         raise InvalidReplicationFactor(

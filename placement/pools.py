@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from klamm.cluster.counting import brokers_text
 from klamm.cluster.types import TopicPartition
@@ -65,6 +66,9 @@ class Pools:
     def weight(self, broker_id: int) -> float:
         """Return the weight of a broker; the default is 1."""
         return self.weights.get(broker_id, DEFAULT_WEIGHT)
+
+
+NO_POOLS: Final = Pools({}, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from klamm.cluster.configs import BROKER_CONFIGS, broker_fields
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.controller.config import ControllerConfig
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.fenced_writes import GROUP_SIZE
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 
@@ -61,7 +61,7 @@ class ClusterSpec:
     seed: int = 0
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE
-    pools: Pools | None = None
+    pools: Pools = NO_POOLS
     partition_limits: PartitionLimits = DEFAULT_LIMITS
     segments: Path | None = None
     is_controller_only: bool = False

@@ -20,7 +20,7 @@ from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import EndPoint
 from klamm.placement.pool_rules import check_brokers_exist
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.runtime.archive import DEFAULT_ROTATION, Rotation
 from klamm.runtime.cluster_spec import (
     DEFAULT_END_POINT,
@@ -90,7 +90,7 @@ class ServerConfig:
     state_change_level: str = "TRACE"
     quirks: Quirks = NO_QUIRKS
     seed: int | None = None
-    pools: Pools | None = None
+    pools: Pools = NO_POOLS
     journal_messages: bool = False
     has_segments: bool = False
     listen: str | None = None
@@ -105,8 +105,7 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         self._check_cluster()
-        if self.pools is not None:
-            check_brokers_exist(self.pools, self.broker_ids)
+        check_brokers_exist(self.pools, self.broker_ids)
         check_broker_configs(self.config)
         log_dirs = broker_config(self.config).log_dirs
         if self.has_records:

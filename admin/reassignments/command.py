@@ -25,6 +25,7 @@ from klamm.admin.tool_output import (
 )
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError, EnvironmentProblem, KlammError, NotKlamm, UsageError
+from klamm.placement.pools import NO_POOLS
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import MalformedZNode
 
@@ -132,7 +133,7 @@ def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
                 "give either --restore-throttles or --preserve-throttles, but not both"
             )
         read_saved(own.restore_throttles)
-    if own.pools is not None and command.action not in ("generate", "execute"):
+    if own.pools is not NO_POOLS and command.action not in ("generate", "execute"):
         raise UsageError("--pools requires --generate or --execute")
     if own.show_throttles and command.action in ("generate", "execute"):
         raise UsageError("--show-throttles requires --verify, --cancel or --list")

@@ -37,7 +37,7 @@ from klamm.placement.assign import Replicas
 from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 from klamm.placement.draws import IntSource
 from klamm.placement.pool_rules import assign_in_pool, check_moves_in_pool
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 
 if TYPE_CHECKING:
     from klamm.admin.configs.zookeeper import ZooKeeperConfigs
@@ -65,14 +65,14 @@ class OwnOptions(msgspec.Struct, frozen=True):
     save_throttles: Path | None = None
     restore_throttles: Path | None = None
     show_throttles: bool = False
-    pools: Pools | None = None
+    pools: Pools = NO_POOLS
 
 
 def calculate_assignment(
     current: Assignment,
     brokers: Sequence[BrokerMetadata],
     source: IntSource,
-    pools: Pools | None,
+    pools: Pools,
 ) -> dict[TopicPartition, Replicas]:
     """Compute a new replica assignment for each topic, inside the topic's pool.
 
@@ -96,7 +96,7 @@ def calculate_assignment(
     return proposed
 
 
-def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools | None) -> None:
+def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools) -> None:
     """Raise InvalidReplicaAssignment if a partition gains a replica outside its pool."""
     check_moves_in_pool(
         pools,

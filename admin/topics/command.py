@@ -18,6 +18,7 @@ from klamm.admin.topics.cluster_topics import ClusterTopics
 from klamm.admin.topics.options import PARSER, TopicCommandOptions
 from klamm.admin.topics.zookeeper_topics import ZooKeeperTopics
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.placement.pools import NO_POOLS
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
@@ -73,7 +74,7 @@ def _open(
 
 
 def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
-    if services.pools is None:
+    if services.pools is NO_POOLS:
         return
     if command.action not in ("create", "alter"):
         raise UsageError(f"--pools has no effect with --{command.action}: use --create or --alter")

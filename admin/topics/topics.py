@@ -29,10 +29,9 @@ from klamm.placement.manual import check_new_topic_assignment
 from klamm.placement.pool_rules import (
     add_partitions_in_pool,
     assign_in_pool,
-    brokers_in_pool,
     check_in_pool,
 )
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools, brokers_for_topic
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 _RESERVED_TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -128,7 +127,7 @@ class TopicAdmin:
         self,
         client: KafkaZkClient,
         source: IntSource,
-        pools: Pools | None = None,
+        pools: Pools = NO_POOLS,
         limits: PartitionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._client = client
@@ -151,7 +150,7 @@ class TopicAdmin:
         ``create_topic_with_assignment``.
         """
         self._limits.check_request(partitions)
-        allowed = brokers_in_pool(self._pools, topic, registered_brokers(self._client))
+        allowed = brokers_for_topic(self._pools, topic, registered_brokers(self._client))
         brokers = broker_metadatas(allowed, ignores_racks=ignores_racks)
         assignment = assign_in_pool(
             self._pools, topic, brokers, partitions, replication_factor, self._source
@@ -200,7 +199,7 @@ class TopicAdmin:
         self._limits.check_request(num_partitions - len(existing))
         registered = registered_brokers(self._client)
         if manual is None:
-            registered = list(brokers_in_pool(self._pools, topic, registered))
+            registered = list(brokers_for_topic(self._pools, topic, registered))
         added = add_partitions_in_pool(
             self._pools, topic, existing, broker_metadatas(registered), num_partitions, manual
         )

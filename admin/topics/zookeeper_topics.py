@@ -41,7 +41,7 @@ from klamm.cluster.types import (
 )
 from klamm.placement.added_partitions import drop_existing_partitions
 from klamm.placement.draws import IntSource
-from klamm.placement.pools import Pools
+from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 _TOPICS_PER_BATCH: Final = 500
@@ -53,9 +53,7 @@ class ZooKeeperTopics:
     ``source`` provides random numbers for replica placement.
     """
 
-    def __init__(
-        self, client: KafkaZkClient, source: IntSource, pools: Pools | None = None
-    ) -> None:
+    def __init__(self, client: KafkaZkClient, source: IntSource, pools: Pools = NO_POOLS) -> None:
         self._client = client
         self._admin = TopicAdmin(client, source, pools)
 

@@ -157,9 +157,8 @@ def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, A
 
 
 def _brokers(view: ClusterView, _: Any) -> list[int]:
-    pools = view.driver.cluster.spec.pools
     # klamm's own broker in a cluster of Kafka's brokers is only a controller.
-    others = () if pools is None else pools.without_replicas
+    others = view.driver.cluster.spec.pools.without_replicas
     return sorted({*map(int, view.children("/brokers/ids"))}.difference(others))
 
 

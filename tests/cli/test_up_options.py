@@ -134,7 +134,7 @@ def test_files_that_options_name_are_read(
     token.write_text("secret\n")
     config = checked("--pools", str(pools), "--token-file", str(token))
     assert config.token == "secret"
-    assert config.pools is not None and list(config.pools.by_name) == ["p"]
+    assert list(config.pools.by_name) == ["p"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.placement.draws import JavaRandom
 from klamm.placement.minimal_moves import plan_moves
-from klamm.placement.pools import ClusterPlacement, Pools, violations
+from klamm.placement.pools import NO_POOLS, ClusterPlacement, Pools, violations
 from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -49,7 +49,7 @@ T0 = TopicPartition("T1", 0)
 OUTSIDE = "Partition T1-0 would leave pool pool1 (brokers 1,2,3): broker 4 is not in it."
 
 
-def nine_brokers(pools: Pools | None) -> SimulatedWorld:
+def nine_brokers(pools: Pools) -> SimulatedWorld:
     """Brokers 1 to 9; 9 is the controller, so that the death of 2 moves none. Leaders stay."""
     spec = ClusterSpec(
         broker_ids=NINE,
@@ -116,7 +116,7 @@ def assert_death_of_2_touches_pool1_alone(world: SimulatedWorld) -> None:
 
 @pytest.mark.parametrize("replication_factor", [1, 3])
 def test_the_articles_topics_are_moved_into_their_pools(replication_factor: int) -> None:
-    world = nine_brokers(None)
+    world = nine_brokers(NO_POOLS)
     create_articles_topics(world, replication_factor)
     spread = placement(world)
     assert {id_ for p in spread.partitions.values() for id_ in p.replicas} == set(NINE)
@@ -132,7 +132,7 @@ def test_the_articles_topics_are_moved_into_their_pools(replication_factor: int)
 
 
 def test_without_pools_the_death_of_a_broker_touches_all_topics() -> None:
-    world = nine_brokers(None)
+    world = nine_brokers(NO_POOLS)
     create_articles_topics(world, 2)
     before = states(world)
     world.kill(2)

@@ -171,7 +171,7 @@ def test_create_places_and_reports() -> None:
 def test_the_limit_of_a_request_counts_only_the_partitions_that_are_added() -> None:
     _, client = cluster()
     limits = PartitionLimits(per_request=2)
-    admin = TopicAdmin(client, JavaRandom(0), None, limits)
+    admin = TopicAdmin(client, JavaRandom(0), limits=limits)
     existing = admin.existing_assignment("a")
     with pytest.raises(PolicyViolation, match="adds 3 partitions"):
         admin.add_partitions("a", existing, 4)

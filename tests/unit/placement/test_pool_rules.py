@@ -26,7 +26,7 @@ from klamm.placement.pool_rules import (
     check_moves_in_pool,
     outside_pool_text,
 )
-from klamm.placement.pools import Pool, Pools, TopicRule
+from klamm.placement.pools import NO_POOLS, Pool, Pools, TopicRule
 
 POOLS = Pools({"a": Pool("a", (1, 2, 3)), "b": Pool("b", (4,))}, (TopicRule("t.*", "a"),))
 FIVE = tuple(BrokerMetadata(id_) for id_ in (5, 4, 3, 2, 1))
@@ -42,8 +42,8 @@ def test_a_topic_is_placed_on_the_live_brokers_of_its_pool() -> None:
     assert replicas(assign_in_pool(POOLS, "t", live, 6, 2, JavaRandom(1))) == {2, 3}
 
 
-@pytest.mark.parametrize("pools", [None, POOLS])
-def test_a_topic_without_a_pool_is_placed_as_kafka_places_it(pools: Pools | None) -> None:
+@pytest.mark.parametrize("pools", [NO_POOLS, POOLS])
+def test_a_topic_without_a_pool_is_placed_as_kafka_places_it(pools: Pools) -> None:
     in_order = tuple(sorted(FIVE, key=lambda broker: broker.id))
     kafkas = assign_replicas_to_brokers(in_order, 6, 2, source=JavaRandom(1))
     assert assign_in_pool(pools, "other", in_order, 6, 2, JavaRandom(1)) == kafkas
@@ -88,7 +88,7 @@ def test_what_is_placed_by_hand_is_judged() -> None:
     with pytest.raises(BrokerNotAvailable):
         add_partitions_in_pool(POOLS, "t", existing, FIVE, 2, {1: (1, 9)})
     check_in_pool(POOLS, "other", {0: (4, 5)})
-    check_in_pool(None, "t", {0: (4, 5)})
+    check_in_pool(NO_POOLS, "t", {0: (4, 5)})
     with pytest.raises(InvalidReplicaAssignment) as refused:
         check_in_pool(POOLS, "t", {0: (1,), 1: (4, 1), 2: (5, 4)})
     assert refused.value.message == (
@@ -112,7 +112,7 @@ def test_the_text_names_partition_pool_and_brokers(
     added: Collection[int], text: str | None
 ) -> None:
     assert outside_pool_text(POOLS, TopicPartition("t", 7), added) == text
-    assert outside_pool_text(None, TopicPartition("t", 7), added) is None
+    assert outside_pool_text(NO_POOLS, TopicPartition("t", 7), added) is None
 
 
 def test_only_replicas_that_come_are_judged() -> None:
