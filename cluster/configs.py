@@ -218,11 +218,21 @@ def _broker(name: str, *columns: Any, **others: Any) -> Config:
     return Config(Scope.BROKER, name, *columns, **others)
 
 
+def _fixed(name: str, *columns: Any) -> Config:
+    """Return a broker config that only brokers of Kafka can change while they run."""
+    return _broker(name, *columns, is_dynamic_in_kafka=True)
+
+
 def _topic(
     name: str, synonym: str | None, kind: Type, default: str, validator: Validator | None = None
 ) -> Config:
     synonyms = (synonym,) if synonym else ()
     return Config(Scope.TOPIC, name, kind, default, validator, synonyms)
+
+
+def _log(name: str, *columns: Any) -> Config:
+    """Return a topic config that is log.NAME for brokers."""
+    return _topic(name, f"log.{name}", *columns)
 
 
 _BOOLEAN, _DOUBLE, _INT, _LIST, _LONG, _STRING = Type
@@ -296,8 +306,8 @@ CONFIGS: Final = (
     _broker("log.roll.ms", _LONG, None, _POSITIVE, ("log.roll.hours",)),
     _broker("log.segment.bytes", _INT, "1073741824", _range(14)),
     _broker("log.segment.delete.delay.ms", _LONG, "60000", _COUNT),
-    _broker("max.connections", _INT, "2147483647", _COUNT, is_dynamic_in_kafka=True),
-    _broker("max.connections.per.ip", _INT, "2147483647", _COUNT, is_dynamic_in_kafka=True),
+    _fixed("max.connections", _INT, "2147483647", _COUNT),
+    _fixed("max.connections.per.ip", _INT, "2147483647", _COUNT),
     _broker("max.incremental.fetch.session.cache.slots", _INT, "1000", _COUNT),
     _broker("message.max.bytes", _INT, "1048588", _COUNT),
     _broker("min.insync.replicas", _INT, "1", _POSITIVE),
@@ -317,27 +327,13 @@ CONFIGS: Final = (
     _broker("replica.lag.time.max.ms", _LONG, "30000", _COUNT),
     _broker("replica.socket.timeout.ms", _INT, "30000", _COUNT),
     _broker("request.timeout.ms", _INT, "30000", _COUNT),
-    _broker(
-        "sasl.enabled.mechanisms",
-        _LIST,
-        ",".join(SASL_MECHANISMS),
-        _MECHANISMS,
-        is_dynamic_in_kafka=True,
-    ),
-    _broker(
-        "sasl.mechanism.inter.broker.protocol", _STRING, None, _MECHANISM, is_dynamic_in_kafka=True
-    ),
+    _fixed("sasl.enabled.mechanisms", _LIST, ",".join(SASL_MECHANISMS), _MECHANISMS),
+    _fixed("sasl.mechanism.inter.broker.protocol", _STRING, None, _MECHANISM),
     _broker("socket.request.max.bytes", _INT, "104857600", _POSITIVE),
-    _broker("ssl.client.auth", _STRING, "none", _CLIENT_AUTH, is_dynamic_in_kafka=True),
-    _broker(
-        "ssl.endpoint.identification.algorithm",
-        _STRING,
-        "https",
-        _IDENTIFICATION,
-        is_dynamic_in_kafka=True,
-    ),
-    _broker("ssl.keystore.location", _STRING, is_dynamic_in_kafka=True),
-    _broker("ssl.truststore.location", _STRING, is_dynamic_in_kafka=True),
+    _fixed("ssl.client.auth", _STRING, "none", _CLIENT_AUTH),
+    _fixed("ssl.endpoint.identification.algorithm", _STRING, "https", _IDENTIFICATION),
+    _fixed("ssl.keystore.location", _STRING),
+    _fixed("ssl.truststore.location", _STRING),
     _broker("transaction.state.log.min.isr", _INT, "2", _POSITIVE),
     _broker("transaction.state.log.num.partitions", _INT, "50", _POSITIVE),
     _broker("transaction.state.log.replication.factor", _INT, "3", _range(1, 32767)),
@@ -348,16 +344,16 @@ CONFIGS: Final = (
     _broker("zookeeper.connection.timeout.ms", _INT, None, _POSITIVE),
     _broker("zookeeper.session.timeout.ms", _INT, at_start=False),
     _broker("zookeeper.set.acl", _BOOLEAN, "false"),
-    _topic("segment.bytes", "log.segment.bytes", _INT, "1073741824", _range(14)),
+    _log("segment.bytes", _INT, "1073741824", _range(14)),
     _topic("segment.ms", "log.roll.ms", _LONG, "604800000", _POSITIVE),
     _topic("segment.jitter.ms", None, _LONG, "0", _COUNT),
     _topic("segment.index.bytes", "log.index.size.max.bytes", _INT, "10485760", _COUNT),
     _topic("flush.messages", "log.flush.interval.messages", _LONG, _MAX_LONG, _COUNT),
     _topic("flush.ms", "log.flush.interval.ms", _LONG, _MAX_LONG, _COUNT),
-    _topic("retention.bytes", "log.retention.bytes", _LONG, "-1"),
-    _topic("retention.ms", "log.retention.ms", _LONG, "604800000", _LIMIT),
+    _log("retention.bytes", _LONG, "-1"),
+    _log("retention.ms", _LONG, "604800000", _LIMIT),
     _topic("max.message.bytes", "message.max.bytes", _INT, "1048588", _COUNT),
-    _topic("index.interval.bytes", "log.index.interval.bytes", _INT, "4096", _COUNT),
+    _log("index.interval.bytes", _INT, "4096", _COUNT),
     _topic("delete.retention.ms", "log.cleaner.delete.retention.ms", _LONG, "86400000", _COUNT),
     _topic("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", _LONG, "0", _COUNT),
     _topic(
@@ -367,29 +363,17 @@ CONFIGS: Final = (
     _topic(
         "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", _range(0, 1)
     ),
-    _topic("cleanup.policy", "log.cleanup.policy", _LIST, "delete", _POLICIES),
+    _log("cleanup.policy", _LIST, "delete", _POLICIES),
     _topic(UNCLEAN, UNCLEAN, _BOOLEAN, "false"),
     _topic("min.insync.replicas", "min.insync.replicas", _INT, "1", _POSITIVE),
     _topic("compression.type", "compression.type", _STRING, "producer", _COMPRESSION),
-    _topic("preallocate", "log.preallocate", _BOOLEAN, "false"),
-    _topic("message.format.version", "log.message.format.version", _STRING, LATEST, _VERSION),
-    _topic(
-        "message.timestamp.type",
-        "log.message.timestamp.type",
-        _STRING,
-        "CreateTime",
-        _TIMESTAMP_TYPE,
-    ),
-    _topic(
-        "message.timestamp.difference.max.ms",
-        "log.message.timestamp.difference.max.ms",
-        _LONG,
-        _MAX_LONG,
-        _COUNT,
-    ),
+    _log("preallocate", _BOOLEAN, "false"),
+    _log("message.format.version", _STRING, LATEST, _VERSION),
+    _log("message.timestamp.type", _STRING, "CreateTime", _TIMESTAMP_TYPE),
+    _log("message.timestamp.difference.max.ms", _LONG, _MAX_LONG, _COUNT),
     _topic(LEADER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
     _topic(FOLLOWER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
-    _topic("message.downconversion.enable", "log.message.downconversion.enable", _BOOLEAN, "true"),
+    _log("message.downconversion.enable", _BOOLEAN, "true"),
 )
 """All configs, in the order in which Kafka validates their values (DynamicConfig, LogConfig)."""
 BROKER_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.BROKER}
