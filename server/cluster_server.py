@@ -34,7 +34,7 @@ from klamm.placement.draws import JavaRandom
 from klamm.runtime.clock import WallClock
 from klamm.runtime.disks import local_disk
 from klamm.runtime.real.cluster import RealCluster
-from klamm.server.admin_channel import admin_of, new_client_address
+from klamm.server.admin_channel import admin_of
 from klamm.server.answers import AnswerCounts
 from klamm.server.broker_operations import BrokerOperations, controller_of_all
 from klamm.server.client_sessions import ClientSessions
@@ -167,20 +167,15 @@ class ClusterServer:
         )
         if self.config.listen is not None:
             # kio takes 0.3 s to import, and imports hypothesis where that is installed.
-            from klamm.server.remote_brokers import remote_brokers_driven
-            from klamm.wire.listeners import Listener, Listeners
+            from klamm.server.remote_brokers import network_opened
+            from klamm.wire.listeners import Listener
 
             name = self.cluster.spec.first_end_point.listener_name
             security = self.config.listener_security()
             listener = Listener(name, self.config.listen_place, security)
-            listeners = Listeners(self.cluster, [listener], new_client_address, self.admin)
-            listeners.open()
-            self.collectors.append(listeners.metrics)
-            self._stack.callback(listeners.close)
             remote = self.config.broker_security()
-            self._stack.enter_context(
-                remote_brokers_driven(self.cluster, listeners, name, name, remote)
-            )
+            network = network_opened(self.cluster, self.admin, [listener], name, remote)
+            self.collectors.append(self._stack.enter_context(network).metrics)
         self._start_brokers()
         self._elect_controller()
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)

@@ -30,18 +30,18 @@ from klamm.placement.pools import Pools
 from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.real.cluster import RealCluster
-from klamm.server.admin_channel import admin_of, new_client_address
+from klamm.server.admin_channel import admin_of
 from klamm.server.closing import Closing
 from klamm.server.data_dir import DataDir
 from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
 from klamm.server.own_replicas import OwnReplicas, own_replicas
-from klamm.server.remote_brokers import remote_brokers_driven
+from klamm.server.remote_brokers import network_opened
 from klamm.server.run_files import new_run_id, run_files, run_start
 from klamm.wire.broker_connection import check_brokers
 from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
 from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
 from klamm.wire.listener_security import listener_security
-from klamm.wire.listeners import Listener, Listeners
+from klamm.wire.listeners import Listener
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
@@ -233,7 +233,14 @@ class ControllerServer:
         spec = config.spec(run_id, joined.cluster_id, end_points)
         self.cluster = RealCluster(spec, config.zookeeper, journal, logs, self._on_failure)
         self._stack.callback(self.cluster.close)
-        self._open_network(listeners, security)
+        network = network_opened(
+            self.cluster,
+            admin_of(self.cluster, self.closing),
+            listeners,
+            config.control_listener_name,
+            security,
+        )
+        self._stack.enter_context(network)
         started = self.cluster.begin_start(config.broker_id)
         self._stack.callback(self._resign)
         while not started.done() and not self._stop.wait(0.02):
@@ -264,15 +271,6 @@ class ControllerServer:
             check_own_certificate(own.security.tls, security.tls, control.host)
         check_brokers(joined.end_points(name), security, _CHECK_TIMEOUT_S)
         return listeners, security
-
-    def _open_network(self, listeners: list[Listener], security: BrokerSecurity) -> None:
-        cluster = self.cluster
-        admin = admin_of(cluster, self.closing)
-        opened = Listeners(cluster, listeners, new_client_address, admin)
-        opened.open()
-        self._stack.callback(opened.close)
-        names = listeners[0].name, self.config.control_listener_name
-        self._stack.enter_context(remote_brokers_driven(cluster, opened, *names, security))
 
     def _resign(self) -> None:
         with contextlib.suppress(WrongState):  # its start failed

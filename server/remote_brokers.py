@@ -1,4 +1,4 @@
-"""Connects the controllers of this process to brokers of other processes.
+"""Opens the ports of a cluster's brokers, and connects its controllers to brokers elsewhere.
 
 The transport of a cluster delivers messages within the process. Control requests to brokers that
 are not part of the cluster's specification are sent over TCP instead.
@@ -8,31 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS
 from klamm.cluster.requests import Message
 from klamm.cluster.types import EndPoint
 from klamm.runtime.real.cluster import RealCluster
+from klamm.server.admin_channel import new_client_address
 from klamm.wire.broker_connections import BrokerConnections
-from klamm.wire.broker_security import UNSECURED, BrokerSecurity
+from klamm.wire.broker_security import BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder
-from klamm.wire.listeners import Listeners
+from klamm.wire.listeners import Listener, Listeners
 
 
 @contextlib.contextmanager
-def remote_brokers_driven(
+def network_opened(
     cluster: RealCluster,
-    listeners: Listeners,
-    listener_name: str,
+    admin: KafkaAdmin,
+    listeners: Sequence[Listener],
     control_listener_name: str,
-    security: BrokerSecurity = UNSECURED,
-) -> Iterator[None]:
-    """Context manager: while its body runs, controllers of ``cluster`` reach remote brokers.
+    security: BrokerSecurity,
+) -> Iterator[Listeners]:
+    """Context manager: brokers listen, and controllers of ``cluster`` reach remote brokers.
 
-    ``listener_name``: the inter-broker listener of remote brokers. ``control_listener_name``: the
-    one on which they accept requests of a controller. ``security``: of the connections to it.
+    The first of ``listeners`` is named like the inter-broker listener of remote brokers.
+    ``control_listener_name``: the one on which they accept requests of a controller. ``security``:
+    of the connections to it.
     """
 
     def end_point_of(controller_id: int, broker_id: int) -> EndPoint | None:
@@ -45,10 +48,11 @@ def remote_brokers_driven(
     config = cluster.spec.config
     protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(config))
     timeout_s = BROKER_CONFIGS["controller.socket.timeout.ms"].value(config) / 1000
-    encoder = ControlEncoder(protocol, listener_name)
-    loop = listeners.loop
+    encoder = ControlEncoder(protocol, listeners[0].name)
+    opened = Listeners(cluster, listeners, new_client_address, admin)
+    opened.open()
     connections = BrokerConnections(
-        loop, cluster.transport, encoder, end_point_of, timeout_s, security
+        opened.loop, cluster.transport, encoder, end_point_of, timeout_s, security
     )
 
     def send(message: Message) -> None:
@@ -57,7 +61,8 @@ def remote_brokers_driven(
 
     cluster.transport.remote = send
     try:
-        yield
+        yield opened
     finally:
         cluster.transport.remote = None
-        asyncio.run_coroutine_threadsafe(connections.close(), loop).result()
+        asyncio.run_coroutine_threadsafe(connections.close(), opened.loop).result()
+        opened.close()
