@@ -95,11 +95,7 @@ class LeaderAndIsr(msgspec.Struct, frozen=True, gc=False):
 
     def equals_ignoring_zk_version(self, other: LeaderAndIsr) -> bool:
         """Return True if leader, leader epoch and ISR are equal. The order of the ISR matters."""
-        return (self.leader, self.leader_epoch, self.isr) == (
-            other.leader,
-            other.leader_epoch,
-            other.isr,
-        )
+        return self.with_zk_version(other.zk_version) == other
 
     def __str__(self) -> str:
         isr = ", ".join(map(str, self.isr))
@@ -160,11 +156,8 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
 
     def remove_replica(self, replica: int) -> ReplicaAssignment:
         """Return the assignment with ``replica`` removed from all three lists."""
-        return ReplicaAssignment(
-            tuple(r for r in self.replicas if r != replica),
-            tuple(r for r in self.adding_replicas if r != replica),
-            tuple(r for r in self.removing_replicas if r != replica),
-        )
+        lists = (self.replicas, self.adding_replicas, self.removing_replicas)
+        return ReplicaAssignment(*(tuple(r for r in ids if r != replica) for ids in lists))
 
     def __str__(self) -> str:
         parts = (self.replicas, self.adding_replicas, self.removing_replicas)

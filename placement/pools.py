@@ -58,10 +58,9 @@ class Pools:
 
         Returns None if no rule matches; any broker may then host the topic.
         """
-        for rule in self.rules:
-            if re.fullmatch(rule.pattern, topic):
-                return self.by_name[rule.pool]
-        return None
+        matching = (rule.pool for rule in self.rules if re.fullmatch(rule.pattern, topic))
+        name = next(matching, None)
+        return None if name is None else self.by_name[name]
 
     def weight(self, broker_id: int) -> float:
         """Return the weight of a broker; the default is 1."""

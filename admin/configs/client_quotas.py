@@ -88,17 +88,12 @@ class ClientQuotas:
 
     def _entities(self) -> Iterator[tuple[Entity, ConfigResource]]:
         """Yield every entity that has a config znode."""
-        users = self._client.get_all_entities_with_config(USERS)
-        clients = self._client.get_all_entities_with_config(_CLIENTS)
-        ips = self._client.get_all_entities_with_config(_IPS)
-        for entity_type, key, names in (
-            (USERS, USER, users),
-            (_CLIENTS, CLIENT_ID, clients),
-            (_IPS, IP, ips),
-        ):
-            for name in names:
-                yield frozenset({(key, _name(name))}), ConfigResource(entity_type, name)
-        for user in users:
+        keys = {USERS: USER, _CLIENTS: CLIENT_ID, _IPS: IP}
+        names = {folder: self._client.get_all_entities_with_config(folder) for folder in keys}
+        for folder, key in keys.items():
+            for name in names[folder]:
+                yield frozenset({(key, _name(name))}), ConfigResource(folder, name)
+        for user in names[USERS]:
             folder = f"{user}/{_CLIENTS}"
             for client in self._client.get_all_entities_with_config(f"{USERS}/{folder}"):
                 entity = frozenset({(USER, _name(user)), (CLIENT_ID, _name(client))})
@@ -124,12 +119,12 @@ def _check_filters(filters: Sequence[QuotaFilter]) -> None:
 
 def _matches(entity: Entity, filters: Sequence[QuotaFilter], *, is_strict: bool) -> bool:
     names = dict(entity)
-    for one in filters:
-        if one.entity_type not in names:
-            return False
-        if not one.is_any and names[one.entity_type] != one.name:
-            return False
-    return not is_strict or names.keys() == {one.entity_type for one in filters}
+    if is_strict and names.keys() != {one.entity_type for one in filters}:
+        return False
+    return all(
+        one.entity_type in names and (one.is_any or names[one.entity_type] == one.name)
+        for one in filters
+    )
 
 
 def _known(entity: Entity) -> Mapping[str, int | None]:

@@ -158,8 +158,7 @@ class UserScramCredentials:
 
     def configs(self, user: str) -> dict[str, str]:
         """Return a user's configs: {} for an unknown user. Raises MalformedZNode."""
-        resource = _resource(user)
-        return self._configs.overrides([resource])[resource]
+        return self._client.get_entity_configs(*_resource(user))
 
     def describe(self, users: Sequence[str] | None) -> dict[str, DescribedUser]:
         """Describe users, or all that have a credential if ``users`` is None or empty."""

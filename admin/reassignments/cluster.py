@@ -18,7 +18,7 @@ from klamm.admin.reassignments.common import (
     check_plan_in_pools,
 )
 from klamm.admin.reassignments.log_dirs import LogDirMoves
-from klamm.admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
+from klamm.admin.reassignments.moves import calculate_proposed_move_map
 from klamm.admin.reassignments.options import ReassignOptions
 from klamm.admin.reassignments.reassignment_json import (
     Replicas,
@@ -62,7 +62,7 @@ class ClusterReassignment(ReassignmentTool):
     ) -> None:
         super().__init__(admin, output, own, services)
         self._admin = admin
-        self._moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
+        self._moves = LogDirMoves(admin, output, services)
 
     def verify(self, command: ReassignOptions) -> None:
         """Print the state of a reassignment; remove its throttles if nothing is being moved."""
@@ -101,8 +101,8 @@ class ClusterReassignment(ReassignmentTool):
             moves = calculate_proposed_move_map(reassignments, proposed, current)
             self._throttles.set_inter_broker(moves, inter_broker_bytes_per_s)
         if log_dir_bytes_per_s >= 0:
-            brokers = calculate_moving_brokers(log_dirs)
-            self._throttles.set_log_dir(brokers, log_dir_bytes_per_s)
+            moving = sorted({replica.broker_id for replica in log_dirs})
+            self._throttles.set_log_dir(moving, log_dir_bytes_per_s)
         failures = self._admin.alter_partition_reassignments(dict(proposed), REQUEST_TIMEOUT_MS)
         if failures:
             raise TerseFailure(f"Error reassigning partition(s):\n{_failed(failures)}")

@@ -22,7 +22,7 @@ from klamm.admin.reassignments.reassignment_json import (
 )
 from klamm.admin.reassignments.text import LogDirMoveState, PartitionReassignmentState, started_text
 from klamm.admin.reassignments.throttles import Throttles
-from klamm.admin.tool_output import ToolOutput
+from klamm.admin.tool_output import ToolOutput, read_file
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError
 from klamm.cluster.jvm.java_hash import string_hash
@@ -136,7 +136,8 @@ class ReassignmentTool(ABC):
 
     def generate(self, command: ReassignOptions) -> None:
         """Propose new replicas for topics, and print the current and the proposed assignment."""
-        brokers, topics = parse_generate_arguments(*command.generate_arguments())
+        text = read_file(command.text("topics-to-move-json-file"))
+        brokers, topics = parse_generate_arguments(text, command.text("broker-list"))
         current = self._replicas(topics)
         live = [broker for broker in self._brokers() if broker.id in brokers]
         usable = broker_metadatas(live, ignores_racks=command.options.has("disable-rack-aware"))

@@ -6,13 +6,14 @@ executeMoves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from klamm.admin.reassignments.common import TerseFailure
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.admin.reassignments.text import LogDirMoveState, plural
 from klamm.admin.tool_output import ToolOutput
+from klamm.admin.tool_services import ToolServices
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import joined
 from klamm.cluster.errors import AdminCommandFailed
@@ -24,22 +25,17 @@ RETRY_MS: Final = 100
 
 
 class LogDirMoves:
-    """Moves replicas of one cluster between log directories.
-
-    ``sleep_ms`` is called to wait between two attempts to start a move.
-    """
+    """Moves replicas of one cluster between log directories."""
 
     def __init__(
         self,
         admin: KafkaAdmin,
         output: ToolOutput,
-        now_ms: Callable[[], float],
-        sleep_ms: Callable[[float], None],
+        services: ToolServices,
     ) -> None:
         self._admin = admin
         self._output = output
-        self._now_ms = now_ms
-        self._sleep_ms = sleep_ms
+        self._services = services
 
     def states(
         self, targets: Mapping[TopicPartitionReplica, str]
@@ -60,7 +56,7 @@ class LogDirMoves:
 
         Raises AdminCommandFailed if a broker refuses a move, and TerseFailure after the timeout.
         """
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self._services.now_ms() + timeout_ms
         pending = dict(targets)
         while True:
             started = self._start(pending)
@@ -73,12 +69,12 @@ class LogDirMoves:
                 del pending[replica]
             if not pending:
                 return
-            if self._now_ms() >= deadline_ms:
+            if self._services.now_ms() >= deadline_ms:
                 raise TerseFailure(
                     f"Timed out before log directory move{plural(len(pending))} could be started "
                     f"for: {_in_order(pending)}"
                 )
-            self._sleep_ms(RETRY_MS)
+            self._services.sleep_ms(RETRY_MS)
 
     def _start(
         self, targets: Mapping[TopicPartitionReplica, str]

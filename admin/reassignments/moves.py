@@ -1,7 +1,7 @@
 """Source and destination brokers of a reassignment, and the throttle configs derived from them.
 
-The functions are pure. Mirrors ReassignPartitionsCommand.calculate*MoveMap, calculate*Throttles,
-calculateReassigningBrokers and calculateMovingBrokers.
+The functions are pure. Mirrors ReassignPartitionsCommand.calculate*MoveMap, calculate*Throttles
+and calculateReassigningBrokers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.admin.jopt import UncaughtException
-from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 
@@ -86,11 +85,6 @@ def calculate_reassigning_brokers(moves: MoveMap) -> list[int]:
             for broker in move.sources | move.destinations
         }
     )
-
-
-def calculate_moving_brokers(replicas: Iterable[TopicPartitionReplica]) -> list[int]:
-    """Return the ids of brokers that move replicas between log directories, in ascending order."""
-    return sorted({replica.broker_id for replica in replicas})
 
 
 def _throttled(replicas: Iterable[tuple[int, frozenset[int]]]) -> str:

@@ -96,13 +96,6 @@ class ReassignOptions:
         """
         return read_file(self.text("reassignment-json-file"))
 
-    def generate_arguments(self) -> tuple[str, str]:
-        """Return the contents of the topics file, and the value of --broker-list.
-
-        Raises UncaughtException, as Kafka's tool does, if the file cannot be read.
-        """
-        return read_file(self.text("topics-to-move-json-file")), self.text("broker-list")
-
     def number(self, name: str) -> int:
         """Return the value of an option that takes a rate or a timeout, or the option's default.
 

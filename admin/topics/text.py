@@ -118,18 +118,13 @@ class DescribeFilter:
         self._reports = [reports[name] for name in reports if options.has(name)]
         self._overrides = options.has("topics-with-overrides")
 
-    @property
-    def shows_topics(self) -> bool:
-        """True if lines about topics are printed, not only lines about partitions."""
-        return not self._reports
-
     def shows_topic(self, topic: TopicDescription) -> bool:
         """Return True if the summary line of this topic should be printed."""
-        return self.shows_topics and (not self._overrides or bool(topic.configs))
+        return not self._reports and (not self._overrides or bool(topic.configs))
 
     def shows(self, partition: PartitionDescription) -> bool:
         """Return True if the flags select this partition."""
-        return self.shows_topics or any(report(partition) for report in self._reports)
+        return not self._reports or any(report(partition) for report in self._reports)
 
     def partitions(self, topic: TopicDescription) -> list[PartitionDescription]:
         """Return the partitions of a topic that are to be printed."""

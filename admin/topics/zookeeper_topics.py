@@ -174,7 +174,8 @@ class ZooKeeperTopics:
                     output.println(f"Topic {name} doesn't exist!")
                 continue
             if not topic.assignment:
-                problems.append(_no_partitions(name))
+                hint = f"topic {name} has no partitions"
+                problems.append(InvalidPartitions("next on empty iterator", hint=hint))
                 continue
             overrides = configs.values.get(name, {})
             yield TopicDescription(
@@ -216,10 +217,6 @@ class ZooKeeperTopics:
         self._admin.add_partitions(topic, existing, partitions, manual)
         output.println("Adding partitions succeeded!")
         output.report["topics"].append({"topic": topic, "partition_count": partitions})
-
-
-def _no_partitions(topic: str) -> InvalidPartitions:
-    return InvalidPartitions("next on empty iterator", hint=f"topic {topic} has no partitions")
 
 
 def _partitions(

@@ -207,14 +207,10 @@ def partition_status(rows: Iterable[JournalRow]) -> PartitionStatus:
     if state == PartitionState.NON_EXISTENT.value:
         at = None
     gone = ReplicaState.NON_EXISTENT.value
-    return PartitionStatus(
-        state,
-        None if at is None else at.leader,
-        None if at is None else at.isr,
-        None if at is None else at.leader_epoch,
-        None if at is None else at.zk_version,
-        {id_: replicas[id_] for id_ in sorted(replicas) if replicas[id_] != gone},
-    )
+    left = {id_: replicas[id_] for id_ in sorted(replicas) if replicas[id_] != gone}
+    if at is None:
+        return PartitionStatus(state, None, None, None, None, left)
+    return PartitionStatus(state, at.leader, at.isr, at.leader_epoch, at.zk_version, left)
 
 
 def _is_written(row: JournalRow) -> bool:
