@@ -156,11 +156,6 @@ class Scheduler:
         return [actor for actor in self.actors.values() if actor.is_ready(clock)]
 
     @property
-    def inside_an_event(self) -> list[Address]:
-        """The addresses of actors with an event in progress."""
-        return [a.address for a in self.actors.values() if a.task is not None and not a.stopped]
-
-    @property
     def running(self) -> Actor | None:
         """The actor that is running now, or None."""
         return self._current

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 
+from klamm.cluster.requests import Address
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_server import MemoryServer
 from tests.sim.worlds import replicas_of
@@ -18,7 +19,7 @@ class Snapshot:
     """
 
     def __init__(self, world: SimulatedWorld) -> None:
-        inside = world.scheduler.inside_an_event
+        inside = inside_an_event(world)
         assert not inside, f"no snapshot is possible: {inside} are in the middle of an event"
         self._world = copy.deepcopy(world)
 
@@ -27,9 +28,15 @@ class Snapshot:
         return copy.deepcopy(self._world)
 
 
+def inside_an_event(world: SimulatedWorld) -> list[Address]:
+    """The addresses of actors with an event in progress."""
+    actors = world.scheduler.actors.values()
+    return [actor.address for actor in actors if actor.task is not None and not actor.stopped]
+
+
 def fingerprint(world: SimulatedWorld) -> str:
     """A hash that is equal for equal worlds. Call this only between events."""
-    assert not world.scheduler.inside_an_event
+    assert not inside_an_event(world)
     logs = [
         (broker_id, *replica)
         for broker_id in sorted(world.log_stores)

@@ -11,7 +11,7 @@ import pytest
 
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
-from tests.sim.snapshots import Snapshot, fingerprint, server_fingerprint
+from tests.sim.snapshots import Snapshot, fingerprint, inside_an_event, server_fingerprint
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 ROOT = Path(__file__).parent.parent.parent
@@ -75,7 +75,7 @@ def test_a_restored_world_goes_on_as_the_original_does() -> None:
 def test_a_snapshot_inside_an_event_is_refused() -> None:
     world = SimulatedWorld(ClusterSpec(broker_ids=(0,)))
     world.start(0)
-    assert world.run_until(lambda: bool(world.scheduler.inside_an_event))
+    assert world.run_until(lambda: bool(inside_an_event(world)))
     with pytest.raises(AssertionError, match="in the middle of an event"):
         Snapshot(world)
 
@@ -85,13 +85,11 @@ def test_a_state_inside_an_event_is_reached_by_the_same_number_of_steps() -> Non
     snapshot = Snapshot(world)
     before = world.steps_run
     create_topic(world, "t", {0: (1, 2, 0)})
-    assert world.run_until(
-        lambda: world.steps_run > before + 7 and bool(world.scheduler.inside_an_event)
-    )
+    assert world.run_until(lambda: world.steps_run > before + 7 and bool(inside_an_event(world)))
     again = snapshot.restore()
     create_topic(again, "t", {0: (1, 2, 0)})
     assert again.run_until(lambda: again.steps_run == world.steps_run)
-    assert again.scheduler.inside_an_event == world.scheduler.inside_an_event
+    assert inside_an_event(again) == inside_an_event(world)
     assert server_fingerprint(again.server) == server_fingerprint(world.server)
 
 
@@ -100,7 +98,7 @@ def test_a_broker_whose_session_expires_before_it_is_registered_ends_and_can_be_
     world.kill(2)
     world.start(2)
     starting = world.nodes[2].node.broker
-    assert world.run_until(lambda: bool(world.scheduler.inside_an_event))
+    assert world.run_until(lambda: bool(inside_an_event(world)))
     world.expire_session(2)
     assert world.run_until(lambda: 2 not in world.nodes)
     assert starting.broker_epoch < 0
