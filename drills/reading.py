@@ -6,7 +6,6 @@ belong to the drill's cluster.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Collection
@@ -23,6 +22,7 @@ from klamm.drills.values import DrillCluster
 from klamm.runtime.action_target import CONTROLLER, DEAD, PAUSED, BrokerRef, InRack, IsrFollower
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 from klamm.runtime.network_actions import OTHERS
+from klamm.runtime.scenarios.steps import znode_data
 
 HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -188,10 +188,7 @@ class DrillReader(YamlReader):
 
     def znode_data(self, node: yaml.Node) -> bytes | None:
         """Return the data of a znode: text unchanged, null as None, other values as JSON."""
-        value = self.plain(node)
-        if value is None or isinstance(value, str):
-            return None if value is None else value.encode()
-        return json.dumps(value).encode()
+        return znode_data(self.plain(node))
 
     # -- brokers and partitions
 

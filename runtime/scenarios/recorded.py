@@ -211,9 +211,9 @@ def _action(step: Json, scenario: Json) -> Action:
             return steps.RunTool(_tool(step["cls"]), tuple(step["args"]), files)
         case "create":
             is_sequential = step.get("sequential", False)
-            return steps.CreateZnode(step["path"], _data(step["data"]), is_sequential)
+            return steps.CreateZnode(step["path"], steps.znode_data(step["data"]), is_sequential)
         case "set":
-            return steps.SetZnode(step["path"], _data(step["data"]))
+            return steps.SetZnode(step["path"], steps.znode_data(step["data"]))
         case "delete":
             return steps.DeleteZnode(step["path"])
         case "move_controller":
@@ -227,13 +227,6 @@ def _action(step: Json, scenario: Json) -> Action:
             if kind is None or not issubclass(kind.action, BrokerAction):
                 raise UsageError(f"unknown scenario step {op}")
             return kind.action(step["broker"])
-
-
-def _data(value: Any) -> bytes | None:
-    """Return the data of a znode to write: None for null, text unchanged, other values as JSON."""
-    if value is None:
-        return None
-    return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def _tool(kafka_class: str) -> str:

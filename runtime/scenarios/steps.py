@@ -104,6 +104,13 @@ class CreateZnode(Action, frozen=True):
         run.write(Create(self.path, self.data, sequential=self.is_sequential))
 
 
+def znode_data(value: Any) -> bytes | None:
+    """Return the data of a znode to write: text unchanged, null as None, other values as JSON."""
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
 class SetZnode(Action, frozen=True):
     """Overwrite znodes manually, regardless of their versions."""
 
