@@ -22,7 +22,7 @@ from bench.machine import machine
 from bench.parts import PARTS, steps_for
 from klamm.cluster.errors import KlammError
 from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.processes import ELECTED, controller_command
+from klamm.drills.kafka.processes import ControllerProcess, controller_command
 from klamm.runtime.kafka_logs import CONTROLLER_LOG
 
 PARTITIONS = (10_000, 100_000)
@@ -51,7 +51,7 @@ class KlammOverTcp(KafkaPeer):
         listener = f"127.0.0.1:{port}"
         command = controller_command(broker_id, connect, listener, folder, options)
         log = folder / "logs" / f"broker-{broker_id}" / CONTROLLER_LOG
-        return SupervisedController(broker_id, folder, command, ELECTED, log)
+        return SupervisedController(broker_id, folder, command, ControllerProcess.STARTED, log)
 
 
 def bench(

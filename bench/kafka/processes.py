@@ -19,7 +19,7 @@ from bench.kafka.locate import compile_java
 from bench.kafka.scenarios import FIRST_BROKER
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.processes import STARTED, SupervisedProcess
+from klamm.drills.kafka.processes import BrokerProcess, SupervisedProcess
 from klamm.zk.java import find_java
 from klamm.zk.ports import FREE_PORTS
 from klamm.zk.waiting import wait_until
@@ -114,7 +114,9 @@ class RealController(SupervisedController):
             "kafka.Kafka",
             str(config),
         ]
-        super().__init__(broker_id, folder, command, STARTED, folder / "controller.log")
+        super().__init__(
+            broker_id, folder, command, BrokerProcess.STARTED, folder / "controller.log"
+        )
 
 
 class AskedProcess:

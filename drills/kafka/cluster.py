@@ -7,7 +7,7 @@ klamm's controller can drive the brokers; it is a process, too.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError
 from klamm.cluster.requests import Address, AlterReplicaLogDirsRequest, Message, Request, Response
 from klamm.cluster.types import EndPoint
 from klamm.controller.request_sender import RequestTap
-from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess
+from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess, SupervisedProcess
 from klamm.placement.pools import Pools
 from klamm.runtime.clock import MachineClocks, WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
@@ -178,27 +178,26 @@ class KafkaCluster:
         The first controller candidate of the drill starts first, so that it is elected. Raises
         EnvironmentProblem if a process does not start."""
         first = next(filter(self.spec.is_candidate, self.spec.broker_ids))
-        self._processes[first].start()
-        self._await_broker(self._processes[first])
+        self._start(self._processes[first])
         others = [one for id_, one in self._processes.items() if id_ != first]
         for process in others:
             process.start()
         for process in others:
-            self._await_broker(process)
+            self._await(process)
         for controller in self.controllers:
-            self._start_controller(controller)
+            self._start(controller)
 
     def move_controller(self) -> None:
         """Let another controller of klamm take over, then end the former one."""
         former, following = self.controllers[-1], len(self.controllers)
         controller = self._new_controller(CONTROLLER_IDS[following])
         self.controllers.append(controller)
-        self._start_controller(controller)
+        self._start(controller)
         former.end()
 
-    def _start_controller(self, controller: ControllerProcess) -> None:
-        controller.start()
-        self._await(lambda: controller.is_active, controller.name)
+    def _start(self, process: BrokerProcess | ControllerProcess) -> None:
+        process.start()
+        self._await(process)
 
     def close(self) -> None:
         """End all processes; idempotent."""
@@ -211,12 +210,9 @@ class KafkaCluster:
         self._hub.close()
         self.own_session.close()
 
-    def _await_broker(self, process: BrokerProcess) -> None:
-        self._await(lambda: process.has_started, f"Kafka {process.name}")
-
-    def _await(self, condition: Callable[[], bool], what: str) -> None:
-        if not wait_until(condition, START_TIMEOUT_S):
-            raise EnvironmentProblem(f"{what} did not start within {START_TIMEOUT_S:.0f} s")
+    def _await(self, process: SupervisedProcess) -> None:
+        if not wait_until(lambda: process.has_started, START_TIMEOUT_S):
+            raise EnvironmentProblem(f"{process.name} did not start within {START_TIMEOUT_S:.0f} s")
 
     # -- the interface of Cluster
 

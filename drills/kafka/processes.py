@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.journal import JOURNAL_FILE
@@ -22,10 +22,6 @@ from klamm.zk.embedded import SUPERVISOR
 from klamm.zk.java import find_java
 from klamm.zk.ports import HOST
 
-STARTED: Final = "started (kafka.server.KafkaServer)"
-"""What a broker logs when it has started."""
-ELECTED: Final = "(this process) is the controller"
-"""What `klamm controller run` prints when its controller was elected."""
 _LOG_CONFIG_NAME: Final = "log4j.properties"
 _LOG_CONFIG: Final = """\
 log4j.rootLogger=INFO, server
@@ -51,7 +47,11 @@ _END_TIMEOUT_S: Final = 20.0
 
 
 class SupervisedProcess:
-    """A process that ends with klamm. ``folder`` gets its output, in ``out``."""
+    """A process that ends with klamm. ``folder`` gets its output, in ``out``.
+
+    ``STARTED``: what it prints when it has started."""
+
+    STARTED: ClassVar[str]
 
     def __init__(self, name: str, folder: Path, out: str) -> None:
         self.name = name
@@ -64,6 +64,15 @@ class SupervisedProcess:
     def is_running(self) -> bool:
         """True if the process has been started and has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def has_started(self) -> bool:
+        """True if it has printed that it started. Raises EnvironmentProblem if it has ended."""
+        if not self.is_running:
+            raise EnvironmentProblem(
+                f"{self.name} ended: {self.last_words()}", hint=f"its log is {self.out}"
+            )
+        return self.STARTED in self.log
 
     @property
     def log(self) -> str:
@@ -143,10 +152,11 @@ class BrokerProcess(SupervisedProcess):
     ``node`` is None because klamm cannot inspect the broker, as it can inspect its own.
     """
 
+    STARTED = "started (kafka.server.KafkaServer)"
     node: None = None
 
     def __init__(self, broker_id: int, port: int, folder: Path, properties: Mapping[str, str]):
-        super().__init__(f"broker {broker_id}", folder, "server.out")
+        super().__init__(f"Kafka broker {broker_id}", folder, "server.out")
         self.broker_id = broker_id
         self.port = port
         self.is_stopping = False
@@ -175,16 +185,6 @@ class BrokerProcess(SupervisedProcess):
             ]
         )
 
-    @property
-    def has_started(self) -> bool:
-        """True if the broker has logged its start. Raises EnvironmentProblem if it ended."""
-        if not self.is_running:
-            raise EnvironmentProblem(
-                f"Kafka broker {self.broker_id} ended: {self.last_words()}",
-                hint=f"its log is {self.out}",
-            )
-        return STARTED in self.log
-
     def begin_stop(self) -> None:
         """Begin a controlled shutdown (SIGTERM), without waiting for its end."""
         if self.is_paused:
@@ -194,7 +194,11 @@ class BrokerProcess(SupervisedProcess):
 
 
 class ControllerProcess(SupervisedProcess):
-    """`klamm controller run` with the broker id ``controller_id``. ``options``: further options."""
+    """`klamm controller run` with the broker id ``controller_id``. ``options``: further options.
+
+    It has started when its controller is elected."""
+
+    STARTED = "(this process) is the controller"
 
     def __init__(
         self, controller_id: int, zookeeper: str, port: int, folder: Path, options: Sequence[str]
@@ -213,15 +217,6 @@ class ControllerProcess(SupervisedProcess):
     def start(self) -> None:
         """Start the controller without waiting for it."""
         self.run(self._command)
-
-    @property
-    def is_active(self) -> bool:
-        """True if the controller was elected. Raises EnvironmentProblem if the process ended."""
-        if not self.is_running:
-            raise EnvironmentProblem(
-                f"klamm's controller ended: {self.last_words()}", hint=f"its log is {self.out}"
-            )
-        return ELECTED in self.log
 
 
 def controller_command(
