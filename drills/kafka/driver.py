@@ -6,7 +6,6 @@ log directories, and what the drill's clients saw. klamm's controller also has a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,7 +25,6 @@ from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
 from klamm.runtime.checks.admin_history import RecordedStore
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.rotated_files import LogLines
-from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult
@@ -35,7 +33,6 @@ from klamm.zk.znodes import BrokerIdsZNode
 ALLOWANCE_MS: Final = 30_000.0
 """What is added to the time limit of each wait: a broker of Kafka takes seconds to start."""
 _IDLE_AFTER_S: Final = 1.0
-_QUIESCE_TIMEOUT_MS: Final = 20_000.0
 _FETCH_WAIT_MS: Final = 500
 HIDDEN: Final = frozenset({"partition_state", "offline_partitions", "agrees"})
 """Conditions on the memory of the controller and the brokers."""
@@ -76,17 +73,9 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
     store_type = BrokersStore
 
     def __init__(self, cluster: KafkaCluster) -> None:
-        super().__init__(cluster)
+        super().__init__(cluster, has_files=True, fetch_wait_ms=_FETCH_WAIT_MS)
         self._rows: list[JournalRow] = []
         self._journals: dict[Path, LogLines] = {}
-        self.operator = OperatorClient(self)
-        self.clients = ScenarioClients(
-            self,
-            cluster.spec.broker_ids,
-            cluster.log_journal,
-            has_files=True,
-            fetch_wait_ms=_FETCH_WAIT_MS,
-        )
         self.unobservable = unobservable(has_klamm=bool(cluster.controllers))
 
     @property
@@ -111,17 +100,12 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
 
     def quiesce(self) -> None:
         """Wait until nothing has been written to ZooKeeper for a second."""
-        seen, since_s = -1, 0.0
 
-        def is_settled() -> bool:
-            nonlocal seen, since_s
+        def last_zxid() -> int:
             self.store.read([GetData("/controller_epoch")])
-            zxid, now_s = self.cluster.own_session.last_zxid, time.monotonic()
-            if zxid != seen:
-                seen, since_s = zxid, now_s
-            return now_s - since_s > _IDLE_AFTER_S
+            return self.cluster.own_session.last_zxid
 
-        super().run_until(is_settled, _QUIESCE_TIMEOUT_MS)
+        self._run_until_still(last_zxid, _IDLE_AFTER_S)
 
     def controller_context(self) -> ControllerContext | None:
         """Return None: the controller is in another process."""

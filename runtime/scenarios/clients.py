@@ -48,14 +48,14 @@ _ANSWER_MARGIN_MS: Final = 1_000
 """How much longer than the request's own timeout the operator waits for the response."""
 _FIRST_ADDED_ID: Final = 1_000_000
 _READ_TIMEOUT_MS: Final = 2_000
-_FETCH_WAIT_MS: Final = 20_000
+FETCH_WAIT_MS: Final = 20_000
 _VALUE: Final = b"v" * RECORD_BYTES
 
 T = TypeVar("T")
 
 
 class ScenarioClients:
-    """The producers and the consumers of one scenario. ``bootstrap``: ids of the bootstrap brokers.
+    """The producers and the consumers of one scenario.
 
     ``log_journal`` receives rows about corrupt batches. ``has_files``: brokers store records in
     segment files; otherwise they have in-memory (offset-only) logs. ``fetch_wait_ms``: how long a
@@ -64,16 +64,15 @@ class ScenarioClients:
     def __init__(
         self,
         host: ScenarioDriver,
-        bootstrap: Iterable[int],
         log_journal: LogJournal,
         *,
         has_files: bool,
-        fetch_wait_ms: int = _FETCH_WAIT_MS,
+        fetch_wait_ms: int = FETCH_WAIT_MS,
     ) -> None:
         self._host = host
         self._has_files = has_files
         config = ProducerConfig(acks=-1, enable_idempotence=True)
-        self._brokers = brokers = tuple(bootstrap)
+        self._brokers = brokers = host.cluster.spec.broker_ids
         self._producer = Producer(PRODUCER, brokers, config)
         self._produced: Counter[TopicPartition] = Counter()
         self._added: list[Producer] = []

@@ -13,6 +13,7 @@ from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.sessions import OwnSession
+from klamm.runtime.scenarios.clients import FETCH_WAIT_MS, OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint
@@ -22,6 +23,7 @@ from klamm.zk.waiting import wait_until
 
 _ZOOKEEPER_TIMEOUT_S: Final = 30.0
 _CLIENT_TIMEOUT_S: Final = 30.0
+_QUIESCE_TIMEOUT_MS: Final = 20_000.0
 _NO_STEPS: Final = "advance requires the simulated world"
 
 
@@ -56,11 +58,15 @@ class LiveDriver(ScenarioDriver, Generic[C]):
     POLL_S = 0.005
     """Pause between two evaluations of a condition that is awaited."""
 
-    def __init__(self, cluster: C) -> None:
+    def __init__(self, cluster: C, *, has_files: bool, fetch_wait_ms: int = FETCH_WAIT_MS) -> None:
         self.cluster = cluster
         self._began_s = time.monotonic()
         self.turns = Turns(self._run_until, lambda: self.elapsed_ms)
         self.admin_history = AdminHistory(lambda: self.elapsed_ms)
+        self.operator = OperatorClient(self)
+        self.clients = ScenarioClients(
+            self, cluster.log_journal, has_files=has_files, fetch_wait_ms=fetch_wait_ms
+        )
 
     @property
     def store(self) -> Store:
@@ -96,6 +102,21 @@ class LiveDriver(ScenarioDriver, Generic[C]):
     def call_client(self, function: Callable[[float], T]) -> T:
         """Run ``function`` on the brokers' thread, between two events."""
         return self.cluster.clients.call(function).result(_CLIENT_TIMEOUT_S)
+
+    def _run_until_still(self, observe: Callable[[], object], idle_s: float) -> None:
+        """Run until ``observe`` has returned the same for a time; None: the cluster is busy."""
+        seen: object = None
+        since_s = 0.0
+
+        def is_still() -> bool:
+            nonlocal seen, since_s
+            now_s, before = time.monotonic(), seen
+            seen = observe()
+            if seen is None or seen != before:
+                since_s = now_s
+            return now_s - since_s > idle_s
+
+        self.turns.run_until(is_still, _QUIESCE_TIMEOUT_MS)
 
     def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
         return wait_until(condition, (deadline_ms - self.elapsed_ms) / 1000, self.POLL_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,13 +10,11 @@ from klamm.cluster.journal import JournalRow
 from klamm.runtime.checks.agreement import check_real_cluster, context_of_real_cluster
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.ensemble import EmbeddedEnsemble
 
 _IDLE_AFTER_S: Final = 0.15
-_QUIESCE_TIMEOUT_MS: Final = 20_000.0
 
 
 class RealDriver(LiveDriver[RealCluster]):
@@ -32,17 +29,10 @@ class RealDriver(LiveDriver[RealCluster]):
         journal: MemoryJournal,
         ensemble: EmbeddedEnsemble | None = None,
     ) -> None:
-        super().__init__(cluster)
+        super().__init__(cluster, has_files=cluster.spec.segments is not None)
         self.ensemble = ensemble
         self._journal = journal
         self._incarnation = 0
-        self.operator = OperatorClient(self)
-        self.clients = ScenarioClients(
-            self,
-            cluster.spec.broker_ids,
-            cluster.log_journal,
-            has_files=cluster.spec.segments is not None,
-        )
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -69,19 +59,9 @@ class RealDriver(LiveDriver[RealCluster]):
 
     def quiesce(self) -> None:
         """Wait until the cluster has been idle for a short time."""
-        idle_since_s: float | None = None
-        rows_seen = -1
-
-        def is_settled() -> bool:
-            nonlocal idle_since_s, rows_seen
-            now_s, rows = time.monotonic(), len(self._journal.rows)
-            if rows != rows_seen or not self.cluster.is_idle:
-                rows_seen, idle_since_s = rows, None
-            elif idle_since_s is None:
-                idle_since_s = now_s
-            return idle_since_s is not None and now_s - idle_since_s > _IDLE_AFTER_S
-
-        self.run_until(is_settled, _QUIESCE_TIMEOUT_MS)
+        self._run_until_still(
+            lambda: len(self._journal.rows) if self.cluster.is_idle else None, _IDLE_AFTER_S
+        )
 
     def controller_context(self) -> ControllerContext | None:
         """Return the active controller's context, or None. Its thread may change it at any time."""

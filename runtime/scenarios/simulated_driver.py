@@ -40,12 +40,8 @@ class SimulatedDriver(ScenarioDriver):
         self.admin_history = AdminHistory(world.clock.monotonic_ms)
         self._store = RecordedStore(world.open_store(), self.admin_history)
         self.operator = OperatorClient(self)
-        self.clients = ScenarioClients(
-            self,
-            world.spec.broker_ids,
-            world.log_stores.journal,
-            has_files=world.spec.segments is not None,
-        )
+        has_files = world.spec.segments is not None
+        self.clients = ScenarioClients(self, world.log_stores.journal, has_files=has_files)
         self.turns = Turns(self._run_until, world.clock.monotonic_ms)
         self._workloads: list[WorkloadChecker] = []
         self._watcher: Watcher | None = None
