@@ -1,0 +1,68 @@
+"""The producers and consumers of a scenario: what they count, and how they are connected again."""
+
+from __future__ import annotations
+
+from klamm.brokers.clients.config import ProducerConfig
+from klamm.brokers.clients.consumer import Consumer
+from klamm.brokers.clients.producer import Producer
+from klamm.cluster.types import TopicPartition
+from klamm.runtime import network_actions
+from klamm.runtime.preloading import preload_replicas
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import Produce, Step, Wait
+from tests.sim.worlds import create_topic, three_brokers
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def a_topic() -> SimulatedDriver:
+    """A cluster with a topic whose partitions brokers 0 and 1 lead."""
+    world = three_brokers()
+    create_topic(world, "t", {0: (0, 1), 1: (1, 2)})
+    world.run_for(1_000)
+    return SimulatedDriver(world)
+
+
+def test_records_that_are_refused_are_neither_acknowledged_nor_in_doubt() -> None:
+    driver = a_topic()
+    refusal = network_actions.FailRequests(api="Produce", error="TOPIC_AUTHORIZATION_FAILED")
+    runner = ScenarioRunner(driver)
+    runner.run_step(Step("taken", (Produce({T0: 20}), Wait(1_000))))
+    runner.run_step(Step("refused", (refusal, Produce({T0: 3}), Wait(1_000))))
+    clients = driver.clients
+    seen = [
+        count(tp)
+        for tp in (T0, T1)
+        for count in (clients.acknowledged, clients.records_in_doubt, clients.records_lost)
+    ]
+    assert seen == [20, 0, 0, 0, None, None]
+
+
+def test_a_consumer_starts_at_the_longest_log_when_the_producer_begins() -> None:
+    driver = a_topic()
+    world, unknown = driver.cluster, TopicPartition("nowhere", 0)
+    # The follower, broker 1, has not fetched these seven records yet.
+    preload_replicas([world.nodes[0].node.broker], T0, 7_000, world.clock)
+    for tp in (T0, unknown):
+        driver.clients.produce(tp, 1)
+    consumer = driver.clients._consumer
+    assert (consumer.position(T0), consumer.position(unknown)) == (7, None)
+
+
+def test_clients_are_connected_again_to_the_next_process_of_the_cluster() -> None:
+    driver = a_topic()
+    clients, actors = driver.clients, driver.cluster.scheduler.actors
+    clients.reconnect([0])
+    assert not [address for address in actors if address.role == "client"]
+    clients.produce(T0, 1)
+    added, reader = clients.add_producer(ProducerConfig(acks=-1)), clients.reader(T1)
+    everyone: list[Producer | Consumer] = [clients._producer, clients._consumer, added, reader]
+    driver.run_for(1_000)
+    before = [actors[one.address] for one in everyone]
+    clients.reconnect([0, 2])
+    now_ms = driver.elapsed_ms
+    for one, actor in zip(everyone, before, strict=True):
+        assert actors[one.address] is not actor
+        waits = [one.network.ready_ms(broker_id) > now_ms for broker_id in (0, 1, 2)]
+        assert waits == [True, False, True]

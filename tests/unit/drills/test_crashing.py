@@ -1,0 +1,41 @@
+"""Which end of a run with a crash of the controller is compared with that of the run without."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills.crashing import SAME_END, Crashing, run_point, run_undisturbed
+from klamm.drills.run import Outcome
+
+DRILL = """\
+drill: kill
+about: A topic is created on the brokers that are left.
+steps:
+  - kill: {}
+    until: {{controller: moved}}
+  - run: topics --zookeeper {{zk}} --create --topic t --partitions 3 --replication-factor 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("killed", "outcome", "violated"),
+    [
+        pytest.param("controller", Outcome.PASSED, None, id="another broker is the controller"),
+        pytest.param("2", Outcome.UNSAFE, SAME_END, id="the same broker"),
+    ],
+)
+def test_the_ends_are_compared_if_the_steps_do_the_same(
+    killed: str, outcome: Outcome, violated: str | None
+) -> None:
+    crashing = Crashing(DRILL.format(killed), "d.yaml", 0, NO_QUIRKS)
+    undisturbed = run_undisturbed(crashing)
+    assert undisturbed.operations[0].broker_id == 2
+    same, other = (
+        run_point(2, crashing, one)
+        for one in (undisturbed, msgspec.structs.replace(undisturbed, znodes={"/t": b""}))
+    )
+    assert same.outcome is Outcome.PASSED
+    assert other.outcome is outcome
+    assert (other.failure and other.failure.expected) == violated
