@@ -51,14 +51,20 @@ _ARGUMENTS: Final = (Entity, requests.CreateTopicsRequest)
 class AdminCall(NamedTuple):
     """A method of KafkaAdmin, and its ``route`` in the HTTP API: "METHOD PATH".
 
-    ``operation`` is the operation id in the OpenAPI document, ``about`` the call's description."""
+    ``about`` is the call's description, ``own_name`` its operation id in the OpenAPI document if
+    that is not the name of the method."""
 
     call: Callable[..., Any]
     route: str
     body: Any
     answer: Any
-    operation: str
     about: str
+    own_name: str | None = None
+
+    @property
+    def operation(self) -> str:
+        """The operation id in the OpenAPI document."""
+        return self.own_name or self.call.__name__
 
     def answer_to(self, admin: KafkaAdmin, body: Any) -> Any:
         """Decode ``body``, call ``admin`` and return the response. Raises the call's errors."""
@@ -123,15 +129,14 @@ _REASSIGNMENTS: Final = AdminCall(
     "POST /reassignments/list",
     PartitionsOrAll,
     Reassignments,
-    "list_reassignments",
     "List running reassignments: of the partitions in the body, or of all partitions.",
+    "list_reassignments",
 )
 _LOG_DIRS: Final = AdminCall(
     KafkaAdmin.describe_log_dirs,
     "POST /log-dirs/describe",
     Brokers,
     DescribedLogDirs,
-    "describe_log_dirs",
     "Describe the log directories of brokers, and the replicas in them.",
 )
 CALLS: Final = (
@@ -140,23 +145,16 @@ CALLS: Final = (
         "GET /brokers/live",
         None,
         LiveBrokers,
-        "live_brokers",
         "List the live brokers in the metadata cache of a running broker, and their racks.",
     ),
     AdminCall(
-        KafkaAdmin.list_topics,
-        "GET /topics",
-        None,
-        TopicNames,
-        "list_topics",
-        "List the names of all topics.",
+        KafkaAdmin.list_topics, "GET /topics", None, TopicNames, "List the names of all topics."
     ),
     AdminCall(
         KafkaAdmin.create_topics,
         "POST /topics",
         requests.CreateTopicsRequest,
         CreatedTopics,
-        "create_topics",
         "Create topics; the body is that of Kafka's CreateTopics request. The response has a code "
         "for each topic, NONE if it was created.",
     ),
@@ -165,7 +163,6 @@ CALLS: Final = (
         "POST /topics/describe",
         Topics,
         TopicDescriptions,
-        "describe_topics",
         "Describe the topics listed in the body.",
     ),
     AdminCall(
@@ -173,7 +170,6 @@ CALLS: Final = (
         "POST /topics/partitions",
         CreatePartitions,
         TopicFailures,
-        "create_partitions",
         "Add partitions to topics. The response contains errors keyed by topic.",
     ),
     AdminCall(
@@ -181,7 +177,6 @@ CALLS: Final = (
         "POST /topics/delete",
         Topics,
         TopicFailures,
-        "delete_topics",
         "Delete topics. The response contains the errors, sorted by topic.",
     ),
     _REASSIGNMENTS._replace(route="GET /reassignments"),
@@ -190,9 +185,9 @@ CALLS: Final = (
         "POST /reassignments",
         AlterReassignments,
         PartitionResults,
-        "alter_reassignments",
         "Start or replace the reassignments of partitions, or cancel them (`replicas`: null). The "
         "response lists the partitions whose change was refused, with the error.",
+        "alter_reassignments",
     ),
     _REASSIGNMENTS,
     AdminCall(
@@ -200,7 +195,6 @@ CALLS: Final = (
         "POST /elections",
         ElectLeadersBody,
         PartitionResults,
-        "elect_leaders",
         "Elect preferred or unclean leaders for the partitions in the body, or for all partitions "
         "that need an election. In the response, each election that succeeded has the code NONE.",
     ),
@@ -210,8 +204,8 @@ CALLS: Final = (
         "POST /log-dirs",
         AlterLogDirs,
         ReplicaFailures,
-        "alter_log_dirs",
         "Move replicas to other log directories. The response has an error for each failed move.",
+        "alter_log_dirs",
     ),
     _LOG_DIRS,
     AdminCall(
@@ -219,24 +213,23 @@ CALLS: Final = (
         "POST /log-dirs/replicas",
         Replicas,
         ReplicaPlaces,
-        "describe_replicas",
         "Return the log directory of each replica, and the target directory if it is being moved.",
+        "describe_replicas",
     ),
     AdminCall(
         KafkaAdmin.incremental_alter_configs,
         "POST /configs",
         ConfigsOfEntities,
         ConfigsOfEntities,
-        "alter_configs",
         "Set configs of topics and brokers; the value null removes a config. The response contains "
         "all their config overrides after the change.",
+        "alter_configs",
     ),
     AdminCall(
         KafkaAdmin.describe_configs,
         "POST /configs/describe",
         Entity,
         ConfigEntries,
-        "describe_configs",
         "Describe all configs of a topic or broker and their sources; the name `<default>` stands "
         "for the dynamic defaults of all brokers.",
     ),
@@ -245,8 +238,8 @@ CALLS: Final = (
         "POST /configs/overrides",
         Entities,
         ConfigsOfEntities,
-        "config_overrides",
         "Return config overrides: of the topics and brokers in the body, or of all that have any.",
+        "config_overrides",
     ),
 )
 _BY_NAME: Final = {call.call.__name__: call for call in CALLS}
