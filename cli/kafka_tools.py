@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -180,6 +180,16 @@ def ask_before_write(client: KafkaZkClient) -> None:
         raise NotKlamm("nothing was written")
 
 
+def _run(
+    context: typer.Context,
+    run: Callable[[Sequence[str], ToolServices], CommandResult],
+    own_help: str,
+) -> None:
+    """Run a tool that has no options of klamm but those of all tools."""
+    own = OwnArguments(context.args)
+    finish(own, run(own.kafka_args, tool_services(own)), own_help)
+
+
 # -- the tools
 
 
@@ -289,8 +299,7 @@ def leader_election(context: typer.Context) -> None:
     """kafka-leader-election of Kafka 2.8.2: elect preferred or unclean leaders."""
     from klamm.admin.elections.command import run_election_command
 
-    own = OwnArguments(context.args)
-    finish(own, run_election_command(own.kafka_args, tool_services(own)), _ELECTION_HELP)
+    _run(context, run_election_command, _ELECTION_HELP)
 
 
 _CONFIGS_HELP = f"""
@@ -314,8 +323,7 @@ def configs(context: typer.Context) -> None:
     """kafka-configs of Kafka 2.8.2: describe and alter configs of topics and brokers."""
     from klamm.admin.configs.command import run_configs_command
 
-    own = OwnArguments(context.args)
-    finish(own, run_configs_command(own.kafka_args, tool_services(own)), _CONFIGS_HELP)
+    _run(context, run_configs_command, _CONFIGS_HELP)
 
 
 _LOG_DIRS_HELP = f"""
@@ -336,8 +344,7 @@ def log_dirs(context: typer.Context) -> None:
     """kafka-log-dirs of Kafka 2.8.2: describe the log directories of brokers."""
     from klamm.admin.log_dirs_command import run_log_dirs_command
 
-    own = OwnArguments(context.args)
-    finish(own, run_log_dirs_command(own.kafka_args, tool_services(own)), _LOG_DIRS_HELP)
+    _run(context, run_log_dirs_command, _LOG_DIRS_HELP)
 
 
 _PREFERRED_HELP = f"""
@@ -357,9 +364,4 @@ def preferred_replica_election(context: typer.Context) -> None:
     """kafka-preferred-replica-election of Kafka 2.8.2: elect preferred leaders."""
     from klamm.admin.elections.preferred_command import run_preferred_election_command
 
-    own = OwnArguments(context.args)
-    finish(
-        own,
-        run_preferred_election_command(own.kafka_args, tool_services(own)),
-        _PREFERRED_HELP,
-    )
+    _run(context, run_preferred_election_command, _PREFERRED_HELP)

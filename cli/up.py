@@ -428,21 +428,14 @@ class StartupOutput:
         self.is_up = True
         self.stop()
         path = server.data_dir.path
-        self.print_plain_line(f"Journal and logs: {path}")
+        typer.echo(f"Journal and logs: {path}")
         addresses = server.kafka_addresses()
         if addresses["bootstrap_servers"]:
-            self.print_plain_line(f"Kafka's clients: {bootstrap_text(addresses)}")
-        self.print_plain_line(f"klamm is up: {server.url}")
+            typer.echo(f"Kafka's clients: {bootstrap_text(addresses)}")
+        typer.echo(f"klamm is up: {server.url}")
         if self._console.is_terminal:
             where = "" if path == default_data_dir(os.environ) else f" --data-dir {path}"
-            self.print_plain_line(
-                f"In another terminal, try klamm watch{where}. Ctrl-C ends the cluster."
-            )
-
-    def print_plain_line(self, line: str) -> None:
-        """Print a line to standard output, without a spinner, and flush it."""
-        typer.echo(line)
-        sys.stdout.flush()
+            typer.echo(f"In another terminal, try klamm watch{where}. Ctrl-C ends the cluster.")
 
     def stop(self) -> None:
         """Stop the spinner, if there is one."""

@@ -129,7 +129,6 @@ def _watch_plainly(watcher: ClusterWatcher, interval_s: float) -> None:
         if summary != last:
             typer.echo(summary)
             last = summary
-        sys.stdout.flush()
         time.sleep(interval_s)
 
 
