@@ -22,7 +22,7 @@ from klamm.cluster.errors import SessionExpired, StoreError
 from klamm.cluster.protocols import Clock
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import Delete, GetData, ReadResult
+from klamm.zk.store import Delete, GetData
 from klamm.zk.znodes import (
     DEFAULT_ENTITY,
     ConfigChange,
@@ -178,7 +178,8 @@ class DynamicConfigManager:
         self._forget_all_but(names)
         unseen = [name for name in names if name not in self._created_ms]
         changes: dict[str, ConfigChange] = {}
-        for name, result in zip(unseen, self._read(unseen), strict=True):
+        results = self._zk.read([GetData(f"{_PATH}/{name}") for name in unseen])
+        for name, result in zip(unseen, results, strict=True):
             if result.stat is None:
                 continue
             never = result.data is None and self._quirks.malformed_znode_fails_the_event
@@ -203,9 +204,6 @@ class DynamicConfigManager:
             parent, _, name = path.rpartition("/")
             if parent == _PATH and name not in self._created_ms:
                 del self.malformed[path]
-
-    def _read(self, names: Sequence[str]) -> list[ReadResult]:
-        return self._zk.read([GetData(f"{_PATH}/{name}") for name in names])
 
     def _decode(self, name: str, data: bytes | None) -> ConfigChange | None:
         """Return the topic or broker whose config changed.

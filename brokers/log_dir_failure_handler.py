@@ -65,7 +65,8 @@ class LogDirFailureHandler:
         If no directory is left online, or if the config ``halts_on_log_dir_failure`` is True,
         ``halt_reason`` is set, and the controller is not notified.
         """
-        self._report_repairs()
+        for tp, repair in self._log_manager.take_restored():
+            log_repair(self._broker_id, tp, repair, self._log_journal)
         if self._replica_manager.pop_wants_state():
             with contextlib.suppress(SessionExpired):
                 self._zk.propagate_log_dir_event(self._broker_id)
@@ -84,7 +85,3 @@ class LogDirFailureHandler:
         with contextlib.suppress(SessionExpired):
             for _ in failures:
                 self._zk.propagate_log_dir_event(self._broker_id)
-
-    def _report_repairs(self) -> None:
-        for tp, repair in self._log_manager.take_restored():
-            log_repair(self._broker_id, tp, repair, self._log_journal)

@@ -154,16 +154,17 @@ class ReplicaManager:
                 to_be_leader.append((partition, state))
             else:
                 to_be_follower.append((partition, state))
-        self._end_copies(to_be_leader)
-        self._end_copies(to_be_follower)
+        accepted = to_be_leader + to_be_follower
+        for partition, state in accepted:
+            # Its leader may change: append the records transferred so far.
+            self._end_copy(state.topic_partition, partition)
         some_refused = bool(errors)
         self._make_leaders(to_be_leader, errors, now_ms, wall_ms)
         self._make_followers(to_be_follower, errors, wall_ms)
         if some_refused or self.log_dirs.offline or self.log_manager.damaged:
             self._mark_offline_without_log(errors)
         if self.log_dirs.has_futures:
-            self._resume_moves(to_be_leader, wall_ms)
-            self._resume_moves(to_be_follower, wall_ms)
+            self._resume_moves(accepted, wall_ms)
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def topics_without_logs(self, request: LeaderAndIsrRequest) -> Iterable[str]:
@@ -365,12 +366,8 @@ class ReplicaManager:
                 tp = copy_id.topic_partition
                 self._fetchers.take_early(tp, partition, answer, self._now_ms())
 
-    def _end_copies(self, states: _States) -> None:
-        """End copies from leaders that may change; append the records transferred so far."""
-        for partition, state in states:
-            self._end_copy(state.topic_partition, partition)
-
     def _end_copy(self, tp: TopicPartition, partition: Partition) -> None:
+        """End the copy from the leader, if any; append the records transferred so far."""
         if partition.state is None:
             return
         answer = self._copies.end(tp, partition.state.leader)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -83,48 +83,49 @@ class LogJournal:
 
     def truncated(self, broker_id: int, tp: TopicPartition, cut: Truncation) -> None:
         """Record that a follower truncated its log."""
-        row = self._row(Kind.LOG_TRUNCATED, broker_id, tp)
-        row.leader, row.leader_epoch = cut.leader, cut.leader_epoch
         detail = {
             "from_offset": cut.from_offset,
             "to_offset": cut.to_offset,
             "size_bytes": cut.size_bytes,
         }
-        self._write(row, detail)
+        epochs = {"leader": cut.leader, "leader_epoch": cut.leader_epoch}
+        self._write(Kind.LOG_TRUNCATED, broker_id, detail, tp, **epochs)
 
     def repaired(self, broker_id: int, tp: TopicPartition, repair: Repair) -> None:
         """Record that a broker repaired a log."""
-        row = self._row(Kind.LOG_REPAIRED, broker_id, tp)
-        row.outcome = repair.kind
-        detail = {
-            "base_offset": repair.base_offset,
-            "size_bytes": repair.size_bytes,
-            "reason": repair.reason,
-        }
-        self._write(row, detail)
+        kind, base_offset, size_bytes, reason = repair
+        detail = {"base_offset": base_offset, "size_bytes": size_bytes, "reason": reason}
+        self._write(Kind.LOG_REPAIRED, broker_id, detail, tp, outcome=kind)
 
     def dir_failed(self, broker_id: int, path: str, reason: str) -> None:
         """Record that a log directory went offline."""
-        row = self._row(Kind.LOG_DIR_FAILED, broker_id)
-        self._write(row, {"log_dir": path, "reason": reason})
+        self._write(Kind.LOG_DIR_FAILED, broker_id, {"log_dir": path, "reason": reason})
 
     def registered_again(self, broker_id: int, epoch_before: int, epoch: int) -> None:
         """Record that a broker registered again after its registration znode was deleted."""
-        row = self._row(Kind.BROKER_REGISTERED_AGAIN, broker_id)
-        self._write(row, {"broker_epoch_before": epoch_before, "broker_epoch": epoch})
+        detail = {"broker_epoch_before": epoch_before, "broker_epoch": epoch}
+        self._write(Kind.BROKER_REGISTERED_AGAIN, broker_id, detail)
 
     def corrupt(self, found: FetchedCorruptBatch, fetched_by: str) -> None:
         """Record that a follower or consumer fetched a corrupt batch.
 
         ``fetched_by`` names the follower or consumer, for example "broker 2".
         """
-        row = self._row(Kind.CORRUPT_BATCH, found.leader, found.topic_partition)
-        row.leader, row.leader_epoch = found.leader, found.leader_epoch
-        self._write(row, {**found.batch._asdict(), "fetched_by": fetched_by})
+        tp, leader, leader_epoch, batch = found
+        detail = {**batch._asdict(), "fetched_by": fetched_by}
+        epochs = {"leader": leader, "leader_epoch": leader_epoch}
+        self._write(Kind.CORRUPT_BATCH, leader, detail, tp, **epochs)
 
-    def _row(self, kind: Kind, broker_id: int, tp: TopicPartition | None = None) -> JournalRow:
+    def _write(
+        self,
+        kind: Kind,
+        broker_id: int,
+        detail: Mapping[str, object],
+        tp: TopicPartition | None = None,
+        **fields: Any,
+    ) -> None:
         self._count += 1
-        return JournalRow(
+        row = JournalRow(
             SCHEMA_VERSION,
             self._run_id,
             self._clock.now_ms(),
@@ -135,10 +136,9 @@ class LogJournal:
             topic=None if tp is None else tp.topic,
             partition=-1 if tp is None else tp.partition,
             replica=broker_id,
+            detail=msgspec.json.encode(detail).decode(),
+            **fields,
         )
-
-    def _write(self, row: JournalRow, detail: Mapping[str, object]) -> None:
-        row.detail = msgspec.json.encode(detail).decode()
         # The journal keeps the row until it can be written; the broker must not wait for that.
         with contextlib.suppress(JournalUnwritable):
             self._journal.append([row])
