@@ -85,7 +85,7 @@ class LogMaintenance:
         # Loaded logs may contain expired records, or may be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):
             self.note(self._clock.monotonic_ms())
-        self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+        self._deletion_due_ms = self._monotonic(self._log_manager.store.next_deletion_ms())
 
     def on_message(self, body: object) -> None:
         """Schedule the tasks that have become necessary because the broker handled a message."""
@@ -125,7 +125,7 @@ class LogMaintenance:
         if self._checkpoint_due_ms is None:
             self._checkpoint_due_ms = now_ms + self._checkpoint_ms
         if self._deletion_due_ms is None:
-            self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+            self._deletion_due_ms = self._monotonic(self._log_manager.store.next_deletion_ms())
 
     def next_due_ms(self) -> float | None:
         """Return when to call ``on_timer`` next, in monotonic milliseconds.
@@ -156,7 +156,7 @@ class LogMaintenance:
             self._retention_due_ms = self._delete_old()
         if _is_due(self._deletion_due_ms, now_ms):
             self._log_manager.delete_marked(self._clock.now_ms())
-            self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+            self._deletion_due_ms = self._monotonic(self._log_manager.store.next_deletion_ms())
 
     def _next_flush_ms(self, now_ms: float) -> float | None:
         interval_ms = self._config.log_flush_scheduler_interval_ms

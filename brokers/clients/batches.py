@@ -21,6 +21,7 @@ from klamm.cluster.records import (
     CountedBatch,
     Produced,
 )
+from klamm.cluster.types import TopicPartition
 
 
 class Counted(NamedTuple):
@@ -119,6 +120,7 @@ class PartitionBatches(msgspec.Struct, eq=False):
       sent until all other tracked batches are acknowledged or have failed.
     """
 
+    topic_partition: TopicPartition
     waiting: deque[Batch] = msgspec.field(default_factory=deque)
     sent: list[Batch] = msgspec.field(default_factory=list)
     tracked: list[Batch] = msgspec.field(default_factory=list)

@@ -198,7 +198,7 @@ class Producer:
         count = record_count(payload)
         assert count > 0
         self.network.metadata.add_topic(tp.topic)
-        partition = self._partitions.setdefault(tp, PartitionBatches())
+        partition = self._partitions.setdefault(tp, PartitionBatches(tp))
         batch = Batch(partition.next_number, count, payload, now_ms, size_bytes(payload))
         partition.next_number += count
         partition.waiting.append(batch)
@@ -240,10 +240,10 @@ class Producer:
 
     def give_up(self) -> None:
         """Fail all records without an outcome, like KafkaProducer.close with a timeout of 0."""
-        for tp, partition in self._undecided.items():
+        for partition in self._undecided.values():
             for batch in (*partition.sent, *partition.waiting):
                 batch.is_in_doubt |= batch in partition.sent
-                self._remember_failed(tp, batch, "The producer is closed forcefully.")
+                self._remember_failed(partition, batch, "The producer is closed forcefully.")
             partition.sent.clear()
             partition.waiting.clear()
 
@@ -285,10 +285,10 @@ class Producer:
             tp: one for tp, one in self._undecided.items() if one.waiting or one.sent
         }
         self._due_ms = self._init_due_ms() if self._wants_producer_id else math.inf
-        for tp, partition in self._undecided.items():
+        for partition in self._undecided.values():
             for batch in (*partition.sent, *islice(partition.waiting, 1)):
                 self._due_ms = min(self._due_ms, self._expires_ms(batch))
-            self._due_ms = min(self._due_ms, self._ready_ms(tp, partition))
+            self._due_ms = min(self._due_ms, self._ready_ms(partition))
 
     # -- sending
 
@@ -311,14 +311,14 @@ class Producer:
                 else:
                     for tp, batch in batches.items():
                         self._partitions[tp].sent.remove(batch)
-                        self._remember_failed(tp, batch, "acks=0")
+                        self._remember_failed(self._partitions[tp], batch, "acks=0")
 
     def _drain(self, now_ms: float) -> dict[int, dict[TopicPartition, Batch]]:
         drained: dict[int, dict[TopicPartition, Batch]] = {}
         for tp, partition in self._undecided.items():
             if partition.waiting and self.network.metadata.leader_of(tp).leader < 0:
                 self.network.metadata.request_update()
-            if self._ready_ms(tp, partition) > now_ms:
+            if self._ready_ms(partition) > now_ms:
                 continue
             batch = partition.waiting.popleft()
             if self._identity is not None:
@@ -329,12 +329,12 @@ class Producer:
             drained.setdefault(self.network.metadata.leader_of(tp).leader, {})[tp] = batch
         return drained
 
-    def _ready_ms(self, tp: TopicPartition, partition: PartitionBatches) -> float:
+    def _ready_ms(self, partition: PartitionBatches) -> float:
         """Return the time from which the first queued batch of a partition may be sent.
 
         Return infinity if no batch is queued, or if the batch must wait for a message.
         """
-        leader = self.network.metadata.leader_of(tp).leader
+        leader = self.network.metadata.leader_of(partition.topic_partition).leader
         if not partition.waiting or leader < 0:
             return math.inf
         most = self.config.max_in_flight_requests_per_connection
@@ -364,22 +364,18 @@ class Producer:
             partition = self._partitions[tp]
             if batch in partition.sent:
                 partition.sent.remove(batch)
-                self._complete(tp, partition, batch, answers.get(tp, _DISCONNECTED), now_ms)
+                self._complete(partition, batch, answers.get(tp, _DISCONNECTED), now_ms)
 
     def _complete(
-        self,
-        tp: TopicPartition,
-        partition: PartitionBatches,
-        batch: Batch,
-        answer: ProducedPartition,
-        now_ms: float,
+        self, partition: PartitionBatches, batch: Batch, answer: ProducedPartition, now_ms: float
     ) -> None:
         error = batch.last_error = answer.error
         if error in (Errors.NONE, Errors.DUPLICATE_SEQUENCE_NUMBER):
             end = answer.base_offset + batch.record_count
             stretch = Stretch(answer.leader_epoch, answer.base_offset, end)
             added = Acknowledged(batch.first_number, stretch)
-            add_acknowledged(self.acknowledged.setdefault(tp, []), added)
+            known = self.acknowledged.setdefault(partition.topic_partition, [])
+            add_acknowledged(known, added)
             if self._identity is not None:
                 self._identity.on_acknowledged(partition, batch)
             return
@@ -391,7 +387,7 @@ class Producer:
             batch.retry_ms = now_ms + self.config.retry_backoff_ms
             partition.put_back(batch)
         else:
-            self._fail(tp, partition, batch, "")
+            self._fail(partition, batch, "")
 
     def _can_retry(self, partition: PartitionBatches, batch: Batch, error: Errors) -> bool:
         if batch.attempts > self.config.retries:
@@ -413,22 +409,20 @@ class Producer:
         As in Kafka, queued batches are checked in order, up to the first batch that has not
         expired.
         """
-        for tp, partition in self._undecided.items():
+        for partition in self._undecided.values():
             for batch in [one for one in partition.sent if self._expires_ms(one) <= now_ms]:
                 batch.is_in_doubt = True
                 partition.sent.remove(batch)
-                self._fail_late(tp, partition, batch, now_ms)
+                self._fail_late(partition, batch, now_ms)
             while partition.waiting and self._expires_ms(partition.waiting[0]) <= now_ms:
-                self._fail_late(tp, partition, partition.waiting.popleft(), now_ms)
+                self._fail_late(partition, partition.waiting.popleft(), now_ms)
 
-    def _fail_late(
-        self, tp: TopicPartition, partition: PartitionBatches, batch: Batch, now_ms: float
-    ) -> None:
+    def _fail_late(self, partition: PartitionBatches, batch: Batch, now_ms: float) -> None:
         text = (
-            f"Expiring {batch.record_count} record(s) for {tp}:"
+            f"Expiring {batch.record_count} record(s) for {partition.topic_partition}:"
             f"{round(now_ms - batch.created_ms)} ms has passed since batch creation"
         )
-        self._fail(tp, partition, batch, text)
+        self._fail(partition, batch, text)
 
     def _fail_invalid(self) -> None:
         """Fail the batches of topics with invalid names, because they can never be sent."""
@@ -437,18 +431,16 @@ class Producer:
                 while tp.topic == topic and partition.waiting:
                     batch = partition.waiting.popleft()
                     batch.last_error = Errors.INVALID_TOPIC_EXCEPTION
-                    self._fail(tp, partition, batch, "")
+                    self._fail(partition, batch, "")
 
-    def _fail(
-        self, tp: TopicPartition, partition: PartitionBatches, batch: Batch, text: str
-    ) -> None:
+    def _fail(self, partition: PartitionBatches, batch: Batch, text: str) -> None:
         if self._identity is not None:
             self._identity.on_failed(partition, batch)
-        self._remember_failed(tp, batch, text)
+        self._remember_failed(partition, batch, text)
 
-    def _remember_failed(self, tp: TopicPartition, batch: Batch, text: str) -> None:
+    def _remember_failed(self, partition: PartitionBatches, batch: Batch, text: str) -> None:
         kept = self.indefinite if batch.is_in_doubt else self.failed
-        kept.setdefault(tp, []).append(
+        kept.setdefault(partition.topic_partition, []).append(
             Unacknowledged(batch.first_number, batch.record_count, batch.last_error, text)
         )
 

@@ -8,7 +8,6 @@ kafka.coordinator.group.GroupCoordinator and the handlers of kafka.server.KafkaA
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from klamm.brokers.config import BrokerConfig
@@ -88,8 +87,12 @@ class GroupCoordinator:
         self._loading: set[int] = set()
         self._epochs: dict[int, int] = {}
         self._answers: list[tuple[Message, GroupResponse]] = []
-        self._offsets = OffsetManager(log, clock, config.offset_metadata_max_bytes)
-        self._members = Membership(broker_id, config, clock, self._timers, self._reply, self._store)
+        self._offsets = OffsetManager(
+            log, clock, config.offset_metadata_max_bytes, self.partition_of
+        )
+        self._members = Membership(
+            broker_id, config, clock, self._timers, self._reply, self._offsets.store_group
+        )
 
     def startup(self, num_partitions: int) -> None:
         """Begin with the number of partitions of an existing ``__consumer_offsets``.
@@ -117,9 +120,6 @@ class GroupCoordinator:
 
     def _reply(self, message: Message, response: GroupResponse) -> None:
         self._answers.append((message, response))
-
-    def _store(self, group: Group, on_stored: Callable[[Errors], None]) -> None:
-        self._offsets.store_group(self.partition_of(group.group_id), group, on_stored)
 
     # -- leadership of __consumer_offsets
 
@@ -206,13 +206,13 @@ class GroupCoordinator:
         retention_ms = self._config.offsets_retention_minutes * 60_000
         for group in list(self._groups.values()):
             expired = group.take_expired(self._clock.now_ms(), retention_ms)
-            self._offsets.clean_up(self.partition_of(group.group_id), group, expired)
+            self._offsets.clean_up(group, expired)
             self._forget_dead(group)
         if self._groups:
             self._schedule_expiry()
 
     def _remove_offsets(self, group: Group, tps: list[TopicPartition]) -> None:
-        self._offsets.remove(self.partition_of(group.group_id), group, tps)
+        self._offsets.remove(group, tps)
         self._forget_dead(group)
 
     def _forget_dead(self, group: Group) -> None:
@@ -315,7 +315,6 @@ class GroupCoordinator:
             return OffsetCommitResponse({**missing, **dict.fromkeys(offsets, error)})
         group = group or self._create(body.group_id)
         self._offsets.commit(
-            self.partition_of(body.group_id),
             group,
             body,
             offsets,

@@ -24,7 +24,6 @@ from klamm.cluster.group_requests import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-    Protocol,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -140,13 +139,8 @@ class Membership:
         ):
             self._reply(message, self._joined(group, member))
         else:
-            self._await_join(member, message, body.protocols)
+            member.protocols, member.join = body.protocols, message
             self._maybe_prepare_rebalance(group)
-
-    def _await_join(
-        self, member: Member, message: Message, protocols: tuple[Protocol, ...]
-    ) -> None:
-        member.protocols, member.join = protocols, message
 
     def _joined(self, group: Group, member: Member) -> JoinGroupResponse:
         leads = group.leader == member.member_id
@@ -192,7 +186,7 @@ class Membership:
         group.replace_static_member(old_id, new_id)
         self._timers.cancel(("member", group.group_id, old_id))
         self._await_heartbeat(group, member)
-        self._await_join(member, message, body.protocols)
+        member.protocols, member.join = body.protocols, message
         if group.state is GroupState.COMPLETING_REBALANCE or (
             group.state is GroupState.STABLE and group.select_protocol() != group.protocol_name
         ):

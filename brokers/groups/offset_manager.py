@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from klamm.brokers.groups.group import Group, GroupState
-from klamm.brokers.groups.group_log import GroupLog, KeyValue
+from klamm.brokers.groups.group_log import GroupLog, KeyValue, OnAppended
 from klamm.brokers.groups.group_records import group_key, group_value, offset_key, offset_value
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
@@ -48,25 +48,33 @@ OnCommitted = Callable[[Mapping[TopicPartition, Errors]], None]
 
 
 class OffsetManager:
-    """Stores the metadata and the committed offsets of groups."""
+    """Stores the metadata and the committed offsets of groups.
 
-    def __init__(self, log: GroupLog, clock: Clock, metadata_max_size: int) -> None:
+    ``partition_of`` returns the partition of ``__consumer_offsets`` that stores a group.
+    """
+
+    def __init__(
+        self,
+        log: GroupLog,
+        clock: Clock,
+        metadata_max_size: int,
+        partition_of: Callable[[str], int],
+    ) -> None:
         self._log = log
         self._clock = clock
         self._metadata_max_size = metadata_max_size
+        self._partition_of = partition_of
 
-    def store_group(
-        self, partition: int, group: Group, on_stored: Callable[[Errors], None]
-    ) -> None:
+    def _append(self, group: Group, records: list[KeyValue], on_appended: OnAppended) -> None:
+        self._log.append(self._partition_of(group.group_id), records, on_appended)
+
+    def store_group(self, group: Group, on_stored: Callable[[Errors], None]) -> None:
         """Store a group's metadata, then call ``on_stored`` with the error or NONE."""
         record = (group_key(group.group_id), group_value(group))
-        self._log.append(
-            partition, [record], lambda error: on_stored(_GROUP_ERRORS.get(error, error))
-        )
+        self._append(group, [record], lambda error: on_stored(_GROUP_ERRORS.get(error, error)))
 
     def commit(
         self,
-        partition: int,
         group: Group,
         body: OffsetCommitRequest,
         offsets: Mapping[TopicPartition, CommittedOffset],
@@ -96,7 +104,7 @@ class OffsetManager:
         records: list[KeyValue] = [
             (offset_key(group.group_id, tp), offset_value(one)) for tp, one in valid.items()
         ]
-        self._log.append(partition, records, on_appended)
+        self._append(group, records, on_appended)
 
     def _stamped(self, body: OffsetCommitRequest, one: CommittedOffset) -> CommittedOffset:
         now_ms = self._clock.now_ms()
@@ -107,16 +115,16 @@ class OffsetManager:
             expire_timestamp_ms=NO_TIMESTAMP if kept_ms == NO_TIMESTAMP else now_ms + kept_ms,
         )
 
-    def remove(self, partition: int, group: Group, tps: Iterable[TopicPartition]) -> None:
+    def remove(self, group: Group, tps: Iterable[TopicPartition]) -> None:
         """Remove offsets, and append tombstones."""
         removed = []
         for tp in tps:
             group.pending_offsets.pop(tp, None)
             if group.offsets.pop(tp, None) is not None:
                 removed.append(tp)
-        self.clean_up(partition, group, removed)
+        self.clean_up(group, removed)
 
-    def clean_up(self, partition: int, group: Group, removed: list[TopicPartition]) -> None:
+    def clean_up(self, group: Group, removed: list[TopicPartition]) -> None:
         """Append tombstones of removed offsets, and of the group if nothing of it is left."""
         if group.state is GroupState.EMPTY and not group.offsets and not group.pending_offsets:
             group.transition_to(GroupState.DEAD, self._clock.now_ms())
@@ -126,7 +134,7 @@ class OffsetManager:
             tombstones.append((group_key(group.group_id), None))
         if tombstones:
             # A tombstone that is lost is appended again by the next coordinator's cleanup.
-            self._log.append(partition, tombstones, lambda _: None)
+            self._append(group, tombstones, lambda _: None)
 
 
 def fetch_offsets(

@@ -293,13 +293,6 @@ class LogManager:
             with suppress(LogStorageError), self.in_dir(path):
                 self.store.delete_marked(path, now_ms)
 
-    def next_deletion_ms(self) -> int | None:
-        """Return when to call ``delete_marked``, in milliseconds since the Unix epoch.
-
-        Return None if no log is marked as deleted.
-        """
-        return self.store.next_deletion_ms()
-
     def delete_old(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Deleted]:

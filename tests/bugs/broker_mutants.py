@@ -296,7 +296,6 @@ def _records_have_no_timestamp(original: type[Record]) -> Callable[[int, None, b
 def _the_offset_of_a_failed_batch_is_ignored(original: Callable[..., None]) -> Callable[..., None]:
     def complete(
         self: Producer,
-        tp: TopicPartition,
         partition: PartitionBatches,
         batch: Batch,
         answer: ProducedPartition,
@@ -304,7 +303,7 @@ def _the_offset_of_a_failed_batch_is_ignored(original: Callable[..., None]) -> C
     ) -> None:
         if answer.error is Errors.NOT_LEADER_OR_FOLLOWER:
             answer = ProducedPartition(answer.error)
-        original(self, tp, partition, batch, answer, now_ms)
+        original(self, partition, batch, answer, now_ms)
 
     return complete
 

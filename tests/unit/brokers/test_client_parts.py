@@ -41,7 +41,7 @@ class Sent:
 
     def __init__(self) -> None:
         self.identity = Idempotence()
-        self.partition = PartitionBatches()
+        self.partition = PartitionBatches(T0)
         self.identity.begin(7, 0)
         self.batches = [self.send() for _ in range(3)]
 
@@ -67,7 +67,7 @@ def sent() -> Sent:
 
 def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
     identity = Idempotence()
-    assert not identity.may_send(PartitionBatches(), Batch(0, 1, Counted(1, 1), 0.0))
+    assert not identity.may_send(PartitionBatches(T0), Batch(0, 1, Counted(1, 1), 0.0))
 
 
 def test_sequences_go_on_and_begin_again_after_the_last(sent: Sent) -> None:
@@ -140,7 +140,7 @@ def test_a_batch_that_is_certainly_not_stored_leaves_a_gap_at_once(sent: Sent) -
 
 
 def test_other_partitions_take_the_next_epoch_once_nothing_is_under_way(sent: Sent) -> None:
-    other = PartitionBatches()
+    other = PartitionBatches(T0)
     batch, after = (Batch(0, 5, Counted(5, 500), 0.0) for _ in range(2))
     sent.identity.assign_sequence(other, batch)
     sent.identity.on_failed(sent.partition, sent.batches[0])

@@ -319,9 +319,9 @@ def test_a_log_that_is_deleted_leaves_no_recovery_point(tmp_path: Path) -> None:
     path.write_text(before)
     broker.restarted(is_clean=False)
     assert broker.report.damaged == {}
-    assert broker.manager.next_deletion_ms() == NOW_MS + 1000
+    assert broker.manager.store.next_deletion_ms() == NOW_MS + 1000
     broker.manager.handle_log_dir_failure(broker.paths[0], LogStorageError("?"))
-    assert broker.manager.next_deletion_ms() is None
+    assert broker.manager.store.next_deletion_ms() is None
     broker.stop()
 
 
