@@ -1,4 +1,4 @@
-"""Writes a history of any size directly as an event table, without a query engine.
+"""Writes a history of any size directly as an event table; only its rows are counted by DuckDB.
 
 Except for file names, the table is the same as if `klamm replay ingest` had read a journal with the
 same history.
@@ -6,9 +6,7 @@ same history.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -16,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.cluster.journal import JOURNAL_FILE, Kind
+from klamm.cluster.journal import JOURNAL_FILE, NOT_JSON, Kind
 from klamm.replay.event_files import Folders, write_parts
-from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SCHEMA_VERSION, SOURCES, code_of
+from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
-from klamm.replay.event_table import EVENTS, MANIFEST, NAMES, Manifest, RunCoverage, SourceSummary
+from klamm.replay.event_table import EVENTS, MANIFEST, NAMES
 from klamm.replay.generate.journal_writer import (
     ELECTION_WORDS,
     GARBAGE,
@@ -34,16 +32,19 @@ from klamm.replay.generate.rows import (
     NO_BROKER,
     NULL,
     OR_NULL,
-    REPEATED,
     TEXTS,
     Array,
     RowBlock,
 )
 from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
+from klamm.replay.ingest import describe
 from klamm.replay.sources import DamagedLine, damaged_batch, event_batch
+from klamm.replay.sources.journal import SOURCE
+from klamm.replay.sources.registry import SourceFiles
+from klamm.runtime.interrupts import interrupts_deferred
 
 _FILE: Final = "part-00000.zstd.parquet"
-_PROBLEM: Final = "not json"
+_MEMORY_MB: Final = 1_024
 _WORDS: Final = {
     "kind": pa.array(KIND_WORDS, pa.string()),
     "from_state": pa.array(STATE_WORDS, pa.string()),
@@ -54,46 +55,29 @@ _AS_THEY_ARE: Final = ("t_ms", "seq", "controller", "epoch", "replica", "event_i
 _OR_ZERO: Final = ("since_ms", "key_seq")
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Counts the written rows, for the manifest of the table."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[int] = field(default_factory=Counter)
-    times: list[int] = field(default_factory=list)
-    epochs: list[int] = field(default_factory=list)
-
-    def add(self, columns: dict[str, Array]) -> None:
-        """Count some rows."""
-        self.counts["rows"] += len(columns["kind"])
-        self.counts["repeated"] += int((columns["fate"] == REPEATED).sum())
-        kinds, counts = np.unique(columns["kind"], return_counts=True)
-        self.kinds.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
-        for name, found in (("t_ms", self.times), ("epoch", self.epochs)):
-            found += [int(columns[name].min()), int(columns[name].max())]
-
-
 def write_table(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
     """Write the event table FOLDER. Its file manifest.json is written last."""
     folder = places.folder
-    tally = _Tally()
     events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
     folders = Folders(JOURNAL, events, folder / NAMES, folder / DAMAGED_FOLDER)
     folders.create()
-    write_parts(_batches(layout, places, blocks, tally), folders, _FILE)
-    manifest = Manifest(SCHEMA_VERSION, [_summary(cluster_name(layout.options.seed), tally)])
+    write_parts(_batches(layout, places, blocks), folders, _FILE)
+    # An exception while DuckDB's module initializes aborts the process.
+    with interrupts_deferred():
+        from klamm.replay.engines.duckdb_engine import duckdb_engine
+    with duckdb_engine(1, _MEMORY_MB) as engine:
+        manifest = describe(engine, folder, [(SourceFiles(SOURCE, [], []), 0.0, None)])
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
 
 
 def _batches(
-    layout: Layout, places: Places, blocks: Iterable[RowBlock], tally: _Tally
+    layout: Layout, places: Places, blocks: Iterable[RowBlock]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows and damaged lines of a history (READ_SCHEMA)."""
     topics = pa.array([topic_name(n) for n in range(int(layout.topic[-1]) + 1)])
     last_line = 0
     for block in blocks:
         fate = block.columns["fate"]
-        tally.counts["missing"] += int((fate == LOST).sum())
         is_there = fate != LOST
         lines = np.cumsum(is_there) + last_line
         last_line = int(lines[-1])
@@ -101,14 +85,12 @@ def _batches(
             mark, line = int(block.columns["mark"][at]), int(lines[at])
             places.record(mark, places.folder / JOURNAL_FILE, line)
         text = GARBAGE.decode().strip()
-        damaged = [DamagedLine(line, _PROBLEM, text) for line in lines[fate == DAMAGED].tolist()]
-        tally.counts["damaged"] += len(damaged)
+        damaged = [DamagedLine(line, NOT_JSON, text) for line in lines[fate == DAMAGED].tolist()]
         if damaged:
             yield damaged_batch(JOURNAL, JOURNAL_FILE, damaged)
         kept = is_there & (fate != DAMAGED)
         if kept.any():
             columns = {name: array[kept] for name, array in block.columns.items()}
-            tally.add(columns)
             yield _events(layout, columns, lines[kept], block.texts, topics)
 
 
@@ -156,26 +138,3 @@ def _lists(brokers: Array, leader: Array) -> pa.Array:
     offsets = np.concatenate((np.zeros(1, np.int32), ends))
     values = pa.array(brokers[member].astype(np.int32))
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~is_there))
-
-
-def _summary(run: str, tally: _Tally) -> SourceSummary:
-    counts = tally.counts
-    covered = RunCoverage(
-        run=run,
-        rows=counts["rows"],
-        first_epoch=min((epoch for epoch in tally.epochs if epoch > 0), default=0),
-        last_epoch=max(tally.epochs),
-        first_ms=min(tally.times),
-        last_ms=max(tally.times),
-        missing=counts["missing"],
-        repeated=counts["repeated"],
-    )
-    return SourceSummary(
-        source=JOURNAL,
-        files=[],
-        rows=counts["rows"],
-        kinds={str(KINDS[kind - 1]): tally.kinds[kind] for kind in sorted(tally.kinds)},
-        damaged={_PROBLEM: counts["damaged"]} if counts["damaged"] else {},
-        runs=[covered],
-        read_s=0.0,
-    )
