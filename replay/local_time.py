@@ -7,7 +7,7 @@ there is no such line, the times in this hour are ambiguous.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -64,25 +64,20 @@ class LocalClock:
 
     def _look_up(self, line: int, minute: str, second_ms: int) -> int | None:
         if minute not in self._twice:
-            try:
-                naive = datetime.strptime(minute, _FORMAT)
-            except ValueError:
+            both = _both_ms(self._zone, minute)
+            if both is None:
                 self.doubts.append(Doubt(line, NO_SUCH_TIME, minute))
                 return None
-            first, second = self._since_1970(naive, 0), self._since_1970(naive, 1)
+            first, second = both
             if first > second:
                 # Clocks skipped this minute: the line must come from another time zone.
                 self.doubts.append(Doubt(line, NO_SUCH_TIME, minute))
             if first >= second:
                 self._minutes[minute] = first
                 return first
-            self._twice[minute] = first, second
+            self._twice[minute] = both
         first, second = self._twice[minute]
         return second if self._is_of_second(line, minute, first + second_ms) else first
-
-    def _since_1970(self, naive: datetime, fold: int) -> int:
-        at = naive.replace(tzinfo=self._zone, fold=fold)
-        return (at - _EPOCH) // _MINUTE * 60_000
 
     def _is_of_second(self, line: int, minute: str, first_ms: int) -> bool:
         if self._first is None or abs(first_ms - self._last_ms) > _APART_MS:
@@ -97,11 +92,18 @@ class LocalClock:
 
 def is_ambiguous(zone: str | None, minute: str) -> bool:
     """Return whether a local time (to the minute) occurs twice because clocks are set back."""
-    if zone is None:
-        return False
+    both = None if zone is None else _both_ms(ZoneInfo(zone), minute)
+    return both is not None and both[0] < both[1]
+
+
+def _both_ms(zone: tzinfo, minute: str) -> tuple[int, int] | None:
+    """Return the times in ms that a local time stands for before and after a change of the clocks.
+
+    They are equal for most times. Returns None for an invalid date.
+    """
     try:
-        at = datetime.strptime(minute, _FORMAT).replace(tzinfo=ZoneInfo(zone))
+        local = datetime.strptime(minute, _FORMAT).replace(tzinfo=zone)
     except ValueError:
-        return False
-    first, second = at.utcoffset(), at.replace(fold=1).utcoffset()
-    return first is not None and second is not None and first > second
+        return None
+    first, second = ((local.replace(fold=n) - _EPOCH) // _MINUTE * 60_000 for n in (0, 1))
+    return first, second

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.replay.engines import AUTO, DUCKDB, ENGINES, SPARK, Engine
@@ -17,9 +17,6 @@ from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
 from klamm.replay.sources.registry import SourceFiles, find_files
 from klamm.runtime.interrupts import interrupts_deferred, temporary_folder
-
-if TYPE_CHECKING:
-    from klamm.replay.engines.spark_engine import SparkEngine
 
 _PREFIX: Final = "klamm-replay-"
 _NAMED: Final = 3
@@ -116,12 +113,6 @@ def open_engine(options: EngineOptions, rows: int, folder: Path) -> Iterator[Eng
         with duckdb_engine(options.cores, options.memory_mb) as engine:
             yield engine
         return
-    with _spark_engine(options, rows, folder) as spark_engine:
-        yield spark_engine
-
-
-@contextmanager
-def _spark_engine(options: EngineOptions, rows: int, folder: Path) -> Iterator[SparkEngine]:
     # Importing Spark takes longer than most replays.
     from klamm.replay.engines.spark_engine import SparkEngine
     from klamm.replay.spark import spark_session

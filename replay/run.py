@@ -19,7 +19,7 @@ from klamm.replay.engines import row
 from klamm.replay.event_table import EventTable
 from klamm.replay.filters import Filters, check
 from klamm.replay.listings import MOST_LISTED, Listing, first_listed, first_rows, number_listed
-from klamm.replay.questions.columns import IS_FAILURE, PARTITION, RUN, since, summed, total
+from klamm.replay.questions.columns import IS_FAILURE, PARTITION, RUN, in_time, since, summed, total
 from klamm.replay.questions.controllers import (
     failovers,
     late_writes,
@@ -298,9 +298,7 @@ def _stays(given: Divided, lived: str) -> str:
     ``from_ms``. ``offline_ms``: length of the interval after ``from_ms``; an interval that has not
     ended is measured until the last event of the run.
     """
-    is_counted = "is_new AND start_ms IS NOT NULL"
-    if given.from_ms is not None:
-        is_counted += f" AND start_ms >= {given.from_ms}"
+    is_counted = f"is_new AND start_ms IS NOT NULL AND {in_time(given.from_ms, 'start_ms')}"
     stays = f"SELECT *, {is_counted} AS is_counted FROM ({offline_intervals(lived)})"
     return given.blocks.keep(_with_length(given, stays, "offline_ms"), "stays")
 
@@ -394,5 +392,5 @@ def _ended_since(intervals: str, from_ms: int | None) -> str:
 
     The result has an additional column ``took_ms``, the duration of each interval.
     """
-    in_time = "true" if from_ms is None else f"end_ms IS NULL OR end_ms >= {from_ms}"
-    return f"SELECT *, end_ms - start_ms AS took_ms FROM {intervals} WHERE {in_time}"
+    ended = f"end_ms IS NULL OR {in_time(from_ms, 'end_ms')}"
+    return f"SELECT *, end_ms - start_ms AS took_ms FROM {intervals} WHERE {ended}"

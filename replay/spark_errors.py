@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError
-from klamm.replay.full_disk import is_full, no_space
+from klamm.replay.full_disk import full_disk_errors, is_full, no_space
 
 SHARED_STORAGE: Final = "give a URL, or a directory that the driver and all workers share"
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Problem)): (.+)$", re.M)
@@ -28,16 +28,13 @@ def one_line_errors(folder: Path) -> Iterator[None]:
     ``folder``: output directory, which is named in errors about a full disk.
     """
     try:
-        yield
+        with full_disk_errors(folder):
+            yield
     except (Py4JJavaError, PySparkException) as error:
         interrupt = interrupt_behind(error)
         if interrupt is not None:
             raise interrupt from None
         raise as_klamm_error(str(error), folder) from error
-    except OSError as error:
-        if is_full(str(error)):
-            raise no_space(folder) from error
-        raise
 
 
 def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:

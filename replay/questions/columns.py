@@ -144,16 +144,12 @@ def known_state(state: str) -> str:
 
 def since(relation: str, from_ms: int | None, column: str = "t_ms") -> str:
     """Return a query for the rows at or after ``from_ms``, or for all rows if it is None."""
-    return f"SELECT * FROM {relation}" + _after(from_ms, column)
+    return f"SELECT * FROM {relation} WHERE {in_time(from_ms, column)}"
 
 
-def _after(from_ms: int | None, column: str) -> str:
-    return "" if from_ms is None else f" WHERE {column} >= {from_ms}"
-
-
-def in_time(from_ms: int | None) -> str:
-    """Return an SQL condition: the event is at or after ``from_ms`` (always true for None)."""
-    return "true" if from_ms is None else f"t_ms >= {from_ms}"
+def in_time(from_ms: int | None, column: str = "t_ms") -> str:
+    """Return an SQL condition: the time is at or after ``from_ms`` (always true for None)."""
+    return "true" if from_ms is None else f"{column} >= {from_ms}"
 
 
 def total(expression: str) -> str:
