@@ -152,7 +152,7 @@ def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) ->
     unreadable = some_damaged(engine, table, DIFFERENCES_SHOWN)
     job_s = time.monotonic() - begun_s
     differing = len(unreadable) + found.total
-    shown = [f"{at.file}:{at.line}: {at.problem}: {at.text}" for at in unreadable]
+    shown = ["{file}:{line}: {problem}: {text}".format(**at) for at in unreadable]
     shown += [at.text("in the journal", "in ZooKeeper") for at in found.shown]
     lines = [
         f"Spark started in {start_s:.1f} s; the job took {job_s:.1f} s.",

@@ -22,7 +22,8 @@ from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
 
 if TYPE_CHECKING:
-    from klamm.replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
+    from klamm.replay.engines import Row
+    from klamm.replay.event_table import Manifest, RunCoverage, SourceSummary
 
 DAMAGED_SHOWN = 10
 _IdleTimeout = Annotated[
@@ -143,7 +144,7 @@ def _follow(
         _show(out, manifest, damaged, as_json=as_json)
 
 
-def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json: bool) -> None:
+def _show(out: Path, manifest: Manifest, damaged: Sequence[Row], *, as_json: bool) -> None:
     if as_json:
         print_json({"table": str(out), **msgspec.structs.asdict(manifest), "some_damaged": damaged})
         return
@@ -152,7 +153,7 @@ def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json:
     typer.echo(f"Event table: {out}")
 
 
-def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[str]:
+def manifest_lines(manifest: Manifest, damaged: Sequence[Row]) -> Iterator[str]:
     """Describe the sources of an event table: events read, runs covered, and damaged lines."""
     for source in manifest.sources:
         files = counted(len(source.files), "file")
@@ -164,7 +165,7 @@ def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[s
         for problem, count in source.damaged.items():
             yield f"  {_problem(problem, count)}"
     for line in damaged:
-        yield f"  {line.file}:{line.line}: {line.problem}: {line.text}"
+        yield f"  {line['file']}:{line['line']}: {line['problem']}: {line['text']}"
 
 
 def _problem(problem: str, count: int) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from klamm.cluster.errors import UsageError
 from klamm.replay.encode import DOMAINS, WORDS, word_of
-from klamm.replay.engines import Engine, rows
+from klamm.replay.engines import Engine, Row, rows
 from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
@@ -109,15 +109,6 @@ class SourceSummary(msgspec.Struct, frozen=True):
     predecessors_s: float | None = None
 
 
-class Damaged(msgspec.Struct, frozen=True):
-    """A line that could not be read. ``problem``: reason. ``text``: start of the line."""
-
-    file: str
-    line: int
-    problem: str
-    text: str
-
-
 class Manifest(msgspec.Struct, frozen=True):
     """The content of manifest.json: the schema version, and a summary for each kind of log."""
 
@@ -208,8 +199,8 @@ def is_table(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def some_damaged(engine: Engine, folder: Path, at_most: int) -> list[Damaged]:
+def some_damaged(engine: Engine, folder: Path, at_most: int) -> list[Row]:
     """Return the first ``at_most`` damaged lines of a table, ordered by file and line."""
     damaged = engine.files(folder / DAMAGED, DAMAGED_SCHEMA)
-    found = rows(engine, f"SELECT * FROM {damaged} ORDER BY file, line LIMIT {at_most}")
-    return [Damaged(at["file"], at["line"], at["problem"], at["text"]) for at in found]
+    columns = "file, line, problem, text"
+    return rows(engine, f"SELECT {columns} FROM {damaged} ORDER BY file, line LIMIT {at_most}")

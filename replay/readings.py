@@ -6,7 +6,7 @@ a log with this level can answer.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm.replay.answers import Reading
 from klamm.replay.engines import rows
@@ -23,32 +23,10 @@ from klamm.replay.event_schema import (
 from klamm.replay.event_table import EventTable
 from klamm.replay.kafka_order import runs_with_both
 
-
-class FileReading(NamedTuple):
-    """A Kafka log file. ``reading``: the kind and log level of the file."""
-
-    run: str
-    file: str
-    reading: Reading
-
-
 _DETAILED: Final = {
     STATE_CHANGE_LOG: (("TRACE",), Reading.STATE_CHANGE_TRACE, Reading.STATE_CHANGE_INFO),
     CONTROLLER_LOG: (("TRACE", "DEBUG"), Reading.CONTROLLER_DEBUG, Reading.CONTROLLER_INFO),
 }
-
-
-def kafka_readings(table: EventTable) -> list[FileReading]:
-    """Return all Kafka log files of a table with their log levels, ordered by run and file."""
-    levels = f"""
-SELECT source, run, file, list(DISTINCT detail) AS levels
-FROM {table.events} WHERE kind = {code_of(LOG_LEVEL, KINDS)} GROUP BY source, run, file"""
-    found = []
-    for at in rows(table.engine, f"SELECT * FROM ({table.in_words(levels)}) ORDER BY run, file"):
-        detailed, high, low = _DETAILED[at["source"]]
-        reading = low if set(detailed).isdisjoint(at["levels"]) else high
-        found.append(FileReading(at["run"], at["file"], reading))
-    return found
 
 
 def readings(table: EventTable) -> dict[str, set[Reading]]:
@@ -65,9 +43,14 @@ def readings(table: EventTable) -> dict[str, set[Reading]]:
         if source in sources
     }
     united = runs_with_both(table.manifest)
+    levels = f"""
+SELECT source, run, file, list(DISTINCT detail) AS levels
+FROM {table.events} WHERE kind = {code_of(LOG_LEVEL, KINDS)} GROUP BY source, run, file"""
     of_runs: dict[str, set[Reading]] = {}
-    for at in kafka_readings(table):
-        of_runs.setdefault(at.run, set()).add(at.reading)
+    for at in rows(table.engine, table.in_words(levels)):
+        detailed, high, low = _DETAILED[at["source"]]
+        reading = low if set(detailed).isdisjoint(at["levels"]) else high
+        of_runs.setdefault(at["run"], set()).add(reading)
     for run, of_run in of_runs.items():
         if run not in united:
             for reading in of_run:

@@ -255,36 +255,27 @@ class SparkBlocks:
     ) -> None:
         self._engine = engine
         self._numbers = count(1)
-        self._exit = ExitStack()
-        try:
-            self._divide(division, tasks, home)
-        except BaseException:
-            self._exit.close()
-            raise
-
-    def _divide(
-        self, division: Division, tasks: Sequence[Sequence[Split]], home: DuckDbEngine | None
-    ) -> None:
-        engine, memory_mb = self._engine, division.memory_mb
-        self.home = home or self._exit.enter_context(duckdb_engine(engine.cores, memory_mb))
-        # All queries also run here, without rows: errors are found early, and columns are known.
-        self._shape = self._exit.enter_context(_connection(division.given, memory_mb))
-        self._shape.register("empty", division.schema.empty_table())
-        self._shape.execute(f"CREATE TEMP VIEW {division.root} AS FROM empty")
-        for name, sql in division.views.items():
-            self._shape.execute(f"CREATE TEMP VIEW {name} AS {sql}")
-        schema = self._schema(division.selected)
-        self.events = self._name("block")
-        _create(self._shape, self.events, as_stream(schema.empty_table()))
-        self._program = Program(self.events, schema, memory_mb, ARROW_BYTES)
-        self._blocks = division.blocks
-        context = engine.session.sparkContext
-        read = context.parallelize(tasks, len(tasks)).flatMap(division)
-        self._rows: RDD[tuple[int, Sent]] = read.partitionBy(division.blocks + 1, int)
-        self.summaries = self._at_home(
-            context.runJob(self._rows, _summaries, [_HOME]) if division.summaries else (),
-            {name: self._schema(sql) for name, sql in division.summaries.items()},
-        )
+        memory_mb, context = division.memory_mb, engine.session.sparkContext
+        with ExitStack() as stack:
+            self.home = home or stack.enter_context(duckdb_engine(engine.cores, memory_mb))
+            # All queries also run here, without rows: errors are found early, columns are known.
+            self._shape = stack.enter_context(_connection(division.given, memory_mb))
+            self._shape.register("empty", division.schema.empty_table())
+            self._shape.execute(f"CREATE TEMP VIEW {division.root} AS FROM empty")
+            for name, sql in division.views.items():
+                self._shape.execute(f"CREATE TEMP VIEW {name} AS {sql}")
+            schema = self._schema(division.selected)
+            self.events = self._name("block")
+            _create(self._shape, self.events, as_stream(schema.empty_table()))
+            self._program = Program(self.events, schema, memory_mb, ARROW_BYTES)
+            self._blocks = division.blocks
+            read = context.parallelize(tasks, len(tasks)).flatMap(division)
+            self._rows: RDD[tuple[int, Sent]] = read.partitionBy(division.blocks + 1, int)
+            self.summaries = self._at_home(
+                context.runJob(self._rows, _summaries, [_HOME]) if division.summaries else (),
+                {name: self._schema(sql) for name, sql in division.summaries.items()},
+            )
+            self._exit = stack.pop_all()
 
     def view(self, sql: str, name: str = "view") -> str:
         """Create a view in each block."""

@@ -22,7 +22,6 @@ from klamm.replay.generate.kafka_log_writer import (
     write_kafka_logs,
 )
 from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
-from klamm.replay.generate.planting import Anomaly
 from klamm.replay.generate.rows import RowBlock
 from klamm.replay.generate.table_writer import write_table
 from klamm.replay.generate.tiling import cluster_name
@@ -114,16 +113,6 @@ def _fill(
         seed=options.seed,
         epochs=history.epochs,
         counts={kind: sum(one.kind is kind for one in found) for kind in Planted},
-        anomalies=[_described(one) for one in found],
+        anomalies=msgspec.to_builtins(found),
         cannot_hold={str(kind): why for kind, why in CANNOT_HOLD[written_as].items()},
     )
-
-
-def _described(anomaly: Anomaly) -> dict[str, Any]:
-    fields = {
-        name: getattr(anomaly, name)
-        for name in anomaly.__dataclass_fields__
-        if getattr(anomaly, name) not in (None, -1)
-    }
-    fields["places"] = [{"file": file, "line": line} for file, line in anomaly.places]
-    return fields

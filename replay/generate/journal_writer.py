@@ -99,7 +99,8 @@ class Places:
 
     def record(self, mark: int, file: Path, line: int) -> None:
         """Record where a row of an anomaly was written. ``mark``: index of the anomaly."""
-        self._found[mark].places.append((str(file.relative_to(self.folder)), line))
+        place: dict[str, str | int] = {"file": str(file.relative_to(self.folder)), "line": line}
+        self._found[mark].places.append(place)
 
 
 Write = Callable[[Layout, Places, Iterable[RowBlock]], None]

@@ -8,9 +8,10 @@ can record their files and lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from klamm.cluster.journal import Kind
@@ -33,8 +34,7 @@ _UNCLEAN: Final = str(OfflineElection(allow_unclean=True))
 _PREFERRED: Final = str(PreferredReplicaElection())
 
 
-@dataclass(slots=True)
-class Anomaly:
+class Anomaly(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A planted anomaly. ``places``: file and line of its rows, added when they are written."""
 
     kind: Planted
@@ -47,7 +47,7 @@ class Anomaly:
     reassignment: str | None = None
     begin_ms: int | None = None
     end_ms: int | None = None
-    places: list[tuple[str, int]] = field(default_factory=list)
+    places: list[dict[str, str | int]]
 
 
 class Planting:
@@ -81,7 +81,8 @@ class Planting:
     def _mark(self, kind: Planted, subject: _Subject | None = None, **fields: Any) -> int:
         if subject is not None:
             fields["topic"], fields["partition"] = subject.name
-        self.found.append(Anomaly(kind, **{"epoch": self._player.epoch, **fields}))
+        about = {"epoch": self._player.epoch, **fields}
+        self.found.append(Anomaly(kind=kind, places=[], **about))
         return len(self.found) - 1
 
     def _one_of(self, brokers: Iterable[int]) -> int:

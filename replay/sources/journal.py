@@ -267,12 +267,6 @@ def recognizes(path: Path, head: bytes) -> bool:
     return is_named or any(is_row(line) for line in data.split(b"\n")[:_LOOKED_AT])
 
 
-def find_rows(engine: Engine, paths: Sequence[Path], part_bytes: int | None = None) -> Tasks:
-    """Return the tasks that read the journals, one for each part of a file."""
-    parts = cut(engine, paths, part_bytes or part_size(engine, paths))
-    return Tasks(parts, read_part_of_journal, size_of(paths))
-
-
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows and damaged lines in a part of a journal (READ_SCHEMA)."""
     return batches_of(read_part(part), part.file)
@@ -294,7 +288,8 @@ def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.Rec
 
 def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders: Folders) -> str:
     """Read journals, and encode and store their rows. ``options`` is ignored."""
-    return store_tasks(engine, find_rows(engine, paths), folders)
+    parts = cut(engine, paths, part_size(engine, paths))
+    return store_tasks(engine, Tasks(parts, read_part_of_journal, size_of(paths)), folders)
 
 
 SOURCE: Final = LogSource(JOURNAL, True, recognizes, store)

@@ -74,20 +74,6 @@ def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
     return first is not None and first.logger.startswith(logger)
 
 
-def find_rows(source: str, engine: Engine, paths: Sequence[Path], options: SourceOptions) -> Tasks:
-    """Return the tasks that read the log files. A task reads a part, or several small files."""
-    zone = options.timezone
-    tasks = plan(
-        engine,
-        paths,
-        run=options.run,
-        zone=zone,
-        part_bytes=part_size(engine, paths),
-        beside=options.beside,
-    )
-    return Tasks(tasks, partial(_read_parts, source, zone), size_of(paths))
-
-
 def _read_parts(
     source: str, zone: str | None, parts: Sequence[LogPart]
 ) -> Iterator[pa.RecordBatch]:
@@ -98,7 +84,18 @@ def _read_parts(
 def _store(
     source: str, engine: Engine, paths: Sequence[Path], options: SourceOptions, folders: Folders
 ) -> str:
-    return store_tasks(engine, find_rows(source, engine, paths, options), folders)
+    """Read log files, and encode and store their rows. A task reads a part, or small files."""
+    zone = options.timezone
+    tasks = plan(
+        engine,
+        paths,
+        run=options.run,
+        zone=zone,
+        part_bytes=part_size(engine, paths),
+        beside=options.beside,
+    )
+    read = partial(_read_parts, source, zone)
+    return store_tasks(engine, Tasks(tasks, read, size_of(paths)), folders)
 
 
 def _find_none(text: str) -> Iterator[re.Match[str]]:

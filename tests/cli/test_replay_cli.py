@@ -20,7 +20,6 @@ from klamm.cli.replay_ingest import manifest_lines
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import SCHEMA_VERSION
 from klamm.replay.event_table import (
-    Damaged,
     FileSummary,
     Manifest,
     OutOfOrder,
@@ -210,7 +209,7 @@ def test_ingest_reports_what_it_read_as_text() -> None:
         SourceSummary("controller.log", [], 1, {}, {CUT: 1}, [kafka], 0.5, 1.25),
         SourceSummary("zookeeper", [], 5, {}, {"lost transactions": 2}, [], 1.0),
     ]
-    damaged = [Damaged("f", 4, "torn", '{"v')]
+    damaged = [{"file": "f", "line": 4, "problem": "torn", "text": '{"v'}]
     assert list(manifest_lines(Manifest(1, sources), damaged)) == [
         "journal: 3,000 events from 1 file in 2.0 s (1,500 per second)",
         "  run r: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.000 UTC, "

@@ -125,7 +125,7 @@ def test_stop_and_restart_give_equal_totals(
     assert source.files[0].size == journal.stat().st_size
     (run,) = source.runs
     assert (run.rows, run.missing, run.repeated) == (40, 0, 0)
-    assert [at.line for at in some_damaged(duckdb, table, 9)] == [7]
+    assert [at["line"] for at in some_damaged(duckdb, table, 9)] == [7]
 
 
 def test_starting_and_storing_are_no_idle_time(duckdb: Engine, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_table_of_several_journals(engine: Engine, tmp_path: Path) -> None:
         ("r", "t", n, [n]) for n in (1, 2, 3)
     ]
     damaged = some_damaged(engine, tmp_path / "table", 10)
-    assert [(at.line, at.problem, at.text) for at in damaged] == [
+    assert [(at["line"], at["problem"], at["text"]) for at in damaged] == [
         (4, "schema version 9", '{"v":9}'),
         (5, "torn", '{"v":1,"ru'),
     ]
@@ -206,7 +206,7 @@ def test_a_truncated_gzip_gives_what_is_before_its_end(engine: Engine, tmp_path:
     assert source.damaged == {"truncated gzip, rest of the file unread": 1}
     assert 5_000 < source.rows < 15_000
     (damaged,) = some_damaged(engine, tmp_path / "table", 10)
-    assert damaged.line == source.rows + 1
+    assert damaged["line"] == source.rows + 1
 
 
 def test_no_table_is_made_of_what_cannot_be_read(engine: Engine, tmp_path: Path) -> None:
