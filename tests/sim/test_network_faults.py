@@ -8,10 +8,12 @@ from collections import Counter
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.cluster.requests import Message
+from klamm.cluster.requests import Address, Message
 from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent, WatchKind
+from tests.sim.worlds import three_brokers
 
 HEAD = """
 drill: faults
@@ -315,3 +317,26 @@ def test_the_clock_of_a_broker_is_skewed_until_everything_is_healed() -> None:
     assert -3_600_000 < registered[1] - registered[0] < -3_500_000
     world.clocks.heal()
     assert world.clocks[1].now_ms() == world.clock.now_ms()
+
+
+@pytest.mark.parametrize(
+    ("event", "goes_on"),
+    [
+        pytest.param(SessionEvent(SessionState.CONNECTED), True, id="connected"),
+        pytest.param(SessionEvent(SessionState.EXPIRED), True, id="expired"),
+        pytest.param(SessionEvent(SessionState.AUTH_FAILED), True, id="not authenticated"),
+        pytest.param(SessionEvent(SessionState.DISCONNECTED), False, id="disconnected"),
+        pytest.param(WatchEvent(WatchKind.DELETED, "/c"), False, id="a znode has changed"),
+    ],
+)
+def test_what_waits_for_a_session_goes_on_when_its_state_is_known_again(
+    event: StoreEvent, goes_on: bool
+) -> None:
+    world = three_brokers()
+    actors, links = world.scheduler.actors, world._zookeeper_links
+    waiting = [actors[Address(role, id_)] for id_ in (0, 1) for role in ("broker", "controller")]
+    for actor in waiting:
+        actor.waiting = True
+    links._on_event(0, event)
+    assert [actor.waiting for actor in waiting] == [not goes_on, not goes_on, True, True]
+    assert [actor in world._agenda._to_recheck for actor in waiting[:2]] == [goes_on, goes_on]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from klamm.runtime import actions
 from klamm.runtime.action_target import Action
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.conditions import CONDITIONS
+from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, evaluate_condition
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.store import Create
 
 T = "/brokers/topics/t"
 # Kind: (a value that holds, a value that does not, what is seen) after ``look``.
@@ -138,3 +140,13 @@ def test_a_check_that_is_required_and_fails_is_the_last() -> None:
     result = runner.run_step(Step("s", (), (optional, required, required)))
     assert [check.is_met for check in result.checks] == [False, False]
     assert result.ended_ms == pytest.approx(began_ms + 100)
+
+
+def test_replicas_that_are_only_added_or_only_removed_are_reassigned_too() -> None:
+    driver = SimulatedDriver(SimulatedWorld(ClusterSpec(broker_ids=(0, 1))))
+    moving = {"adding_replicas": {"10": [1]}, "removing_replicas": {"2": [0]}}
+    node = {"partitions": {str(n): [0, 1] for n in range(11)}, **moving}
+    znodes = {"/brokers": b"", "/brokers/topics": b"", T: json.dumps(node).encode()}
+    driver.store.write([[Create(path, data)] for path, data in znodes.items()])
+    condition = Condition("reassigning", ["t-10", "t-2"])
+    assert evaluate_condition(condition, ClusterView(driver)) == (True, ["t-2", "t-10"])
