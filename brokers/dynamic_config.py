@@ -73,6 +73,10 @@ class DynamicBrokerConfig:
         return self._static_unclean
 
 
+def _ignored(*_: object) -> None:
+    """Do nothing. A module's function, unlike a lambda, can be copied with a simulated world."""
+
+
 class DynamicConfigManager:
     """Keeps the dynamic ``config`` of one broker up to date.
 
@@ -93,9 +97,9 @@ class DynamicConfigManager:
         quirks: Quirks = NO_QUIRKS,
     ) -> None:
         self.config = DynamicBrokerConfig(unclean_leader_election_enable)
-        self.on_unclean_election_enabled: Callable[[str | None], None] = lambda topic: None
-        self.on_topic_config: Callable[[str, Config], None] = lambda topic, config: None
-        self.on_own_config: Callable[[Config, Config], None] = lambda own, defaults: None
+        self.on_unclean_election_enabled: Callable[[str | None], None] = _ignored
+        self.on_topic_config: Callable[[str, Config], None] = _ignored
+        self.on_own_config: Callable[[Config, Config], None] = _ignored
         self.malformed: dict[str, str] = {}
         self._broker_id = broker_id
         self._zk = zk
