@@ -8,7 +8,7 @@ it. Actions are faults and requests; each happens at most once, at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
@@ -40,7 +40,12 @@ _QUIET: Final = {
     "replica.lag.time.max.ms": "2100000000",
     "controller.socket.timeout.ms": "2100000000",
 }
-_ON_BROKERS: Final = ("kill", "start", "expire", "shutdown")
+_ON_BROKERS: Final[Mapping[str, Callable[[SimulatedWorld, int], None]]] = {
+    "kill": SimulatedWorld.kill,
+    "start": SimulatedWorld.start,
+    "expire": SimulatedWorld.expire_session,
+    "shutdown": SimulatedWorld.shut_down,
+}
 _ENDS: Final = ("kill", "shutdown", "expire")
 """Actions after which a broker may have ended."""
 _WORDS: Final = {
@@ -254,10 +259,6 @@ class Exploration:
         self._texts.changed(actor.address)
         self._world.run_event(actor)
 
-    def _changed(self, broker_id: int) -> None:
-        for role in ("broker", "controller"):
-            self._texts.changed(Address(role, broker_id))
-
     def _expire(self, session: int) -> None:
         del self._dead_sessions[session]
         self._world.server.expire_session(session, notify=False)
@@ -280,18 +281,12 @@ class Exploration:
                 self._request(KafkaZkClient(store), verb, words)
 
     def _act_on(self, broker_id: int, verb: str) -> None:
-        self._changed(broker_id)
-        world = self._world
-        match verb:
-            case "kill":
-                self._dead_sessions[world.nodes[broker_id].store.session_id] = broker_id
-                world.kill(broker_id)
-            case "start":
-                world.start(broker_id)
-            case "expire":
-                world.expire_session(broker_id)
-            case _:
-                world.shut_down(broker_id)
+        for role in ("broker", "controller"):
+            self._texts.changed(Address(role, broker_id))
+        if verb == "kill":
+            session_id = self._world.nodes[broker_id].store.session_id
+            self._dead_sessions[session_id] = broker_id
+        _ON_BROKERS[verb](self._world, broker_id)
 
     def _request(self, client: KafkaZkClient, verb: str, words: Sequence[str]) -> None:
         replicas = [tuple(map(int, word.split(","))) for word in words]
