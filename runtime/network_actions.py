@@ -194,7 +194,7 @@ class FailRequests(Action, frozen=True, kw_only=True):
         fault = RequestFault(
             self.api, self.client, brokers, self.times, error, self.cut, self.delay_ms or 0
         )
-        target.cluster.transport.request_faults.add(fault)
+        target.cluster.transport.request_faults.append(fault)
 
 
 class LagZookeeper(BrokerAction, frozen=True):

@@ -123,27 +123,10 @@ def check_request_fault(
         raise ValueError(f"{error} is not an error of Kafka 2.8.2; {hint}")
 
 
-class RequestFaults:
-    """The faults of requests in a cluster; if several apply to a request, the oldest counts."""
+class RequestFaults(list[RequestFault]):
+    """The faults of requests in a cluster, oldest first.
 
-    def __init__(self) -> None:
-        self._faults: list[RequestFault] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._faults)
-
-    def add(self, fault: RequestFault) -> None:
-        """Let requests have a fault from now on."""
-        self._faults.append(fault)
-
-    def clear(self) -> None:
-        """End all faults."""
-        self._faults.clear()
-
-    @property
-    def active(self) -> tuple[RequestFault, ...]:
-        """The faults that have not ended, oldest first."""
-        return tuple(self._faults)
+    If several apply to a request, the oldest counts."""
 
     def take(self, message: Message, client_id: str | None) -> RequestFault | None:
         """Return the fault of a message, and count it; None if the message has none."""
@@ -156,12 +139,12 @@ class RequestFaults:
 
     def take_named(self, api: str, client_id: str | None, broker_id: int) -> RequestFault | None:
         """Return the fault of a request to a broker, and count it; None if it has none."""
-        for fault in self._faults:
+        for fault in self:
             if fault.concerns(api, client_id, broker_id):
                 if fault.left is not None:
                     fault.left -= 1
                     if not fault.left:
-                        self._faults.remove(fault)
+                        self.remove(fault)
                 return fault
         return None
 

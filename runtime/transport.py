@@ -150,7 +150,7 @@ class RoutedTransport:
     def fault_texts(self) -> list[str]:
         """Descriptions of all faults, except the isolation of brokers."""
         links = [fault.text for fault in self._faults if not fault.isolated]
-        return links + [fault.text for fault in self.request_faults.active]
+        return links + [fault.text for fault in tuple(self.request_faults)]
 
     def heal(self) -> None:
         """End all faults."""

@@ -62,7 +62,7 @@ def _active_faults(cluster: Cluster) -> Iterator[Fault]:
             yield Fault(link_fault.isolated, f"isolated: {ids}")
         else:
             yield Fault(_brokers_concerned(link_fault), link_fault.text)
-    for request_fault in cluster.transport.request_faults.active:
+    for request_fault in tuple(cluster.transport.request_faults):
         yield Fault(tuple(sorted(request_fault.broker_ids or ())), request_fault.effect_text)
     for disk in cluster.disks.describe():
         broker_ids = () if disk.get("journal") else (disk["broker"],)

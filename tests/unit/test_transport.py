@@ -132,7 +132,7 @@ def test_a_request_on_a_bad_link_has_its_own_fault_too() -> None:
     transport.faults = (LinkFault(delay_ms=100),)
     refused = RequestFault("Produce", None, None, 1, error=Errors.NOT_LEADER_OR_FOLLOWER)
     for fault in (refused, RequestFault("Produce", None, None, 1, delay_ms=50)):
-        transport.request_faults.add(fault)
+        transport.request_faults.append(fault)
     for number in range(3):
         transport.send(request(number))
     assert not transport.request_faults

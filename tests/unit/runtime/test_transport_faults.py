@@ -145,7 +145,7 @@ def test_links_with_zookeeper_have_faults_of_their_own() -> None:
 def test_faults_are_described() -> None:
     routed = Routed(isolation([2, 1], [1, 2, 3]), LinkFault(text="cut 1 -> 2"))
     assert routed.transport.isolated_broker_ids == [1, 2]
-    routed.transport.request_faults.add(RequestFault("Fetch", None, None, None))
+    routed.transport.request_faults.append(RequestFault("Fetch", None, None, None))
     assert routed.transport.fault_texts == ["cut 1 -> 2", "all Fetch requests are dropped"]
     routed.transport.heal()
     assert routed.transport.fault_texts == []
@@ -197,7 +197,7 @@ def test_the_next_request_has_the_fault(
     fault: dict[str, Any], received: list[int], answers: list[type]
 ) -> None:
     routed = Routed()
-    routed.transport.request_faults.add(RequestFault("Produce", None, None, 1, **fault))
+    routed.transport.request_faults.append(RequestFault("Produce", None, None, 1, **fault))
     for number in (1, 2):
         routed.transport.send(produce(number))
     assert routed.numbers() == received
@@ -208,14 +208,14 @@ def test_the_next_request_has_the_fault(
 def test_a_request_without_an_answer_is_not_refused() -> None:
     routed = Routed()
     fault = RequestFault("Produce", None, None, None, error=Errors.NOT_LEADER_OR_FOLLOWER)
-    routed.transport.request_faults.add(fault)
+    routed.transport.request_faults.append(fault)
     routed.transport.send(produce(1, acks=0))
     assert (routed.numbers(), routed.answers) == ([], [])
 
 
 def test_a_request_to_nobody_keeps_the_fault_for_the_next() -> None:
     routed = Routed()
-    routed.transport.request_faults.add(RequestFault(None, None, None, 1))
+    routed.transport.request_faults.append(RequestFault(None, None, None, 1))
     gone = Message(CLIENT, Address("broker", 3), 1, ProduceRequest(1, 1_000, {}))
     routed.transport.send(gone)
     assert [type(message.body) for message in routed.answers] == [Disconnected]
@@ -245,10 +245,10 @@ def test_which_requests_a_fault_concerns(
 ) -> None:
     routed = Routed()
     routed.transport.client_ids[CLIENT] = "c"
-    routed.transport.request_faults.add(RequestFault(*fault, 2))
+    routed.transport.request_faults.append(RequestFault(*fault, 2))
     found = routed.transport.request_faults.take(message, "c")
     assert (found is not None) == is_taken
-    (left,) = routed.transport.request_faults.active
+    (left,) = routed.transport.request_faults
     assert left.left == (1 if is_taken else 2)
 
 
@@ -260,10 +260,10 @@ def test_the_oldest_fault_counts_and_all_may_have_one() -> None:
         RequestFault("Fetch", None, None, 1, delay_ms=5),
         RequestFault(None, None, None, None, is_cut=True),
     ):
-        faults.add(fault)
+        faults.append(fault)
     taken = [routed.transport.take_request_fault("Fetch", None, 1) for _ in range(3)]
     assert [one.is_cut for one in taken if one is not None] == [False, True, True]
-    assert len(faults.active) == 1
+    assert len(faults) == 1
 
 
 @pytest.mark.parametrize(

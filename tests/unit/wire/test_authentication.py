@@ -122,7 +122,7 @@ def test_faults_of_requests_before_the_client_is_authenticated() -> None:
     async def script(talk: Talk) -> None:
         faults = talk.transport.request_faults
         for api in ("ApiVersions", "SaslHandshake"):
-            faults.add(RequestFault(api, "me", None, 1, Errors.REQUEST_TIMED_OUT))
+            faults.append(RequestFault(api, "me", None, 1, Errors.REQUEST_TIMED_OUT))
         for key, values in (
             (RequestKey(API_VERSIONS, 0, 4), {}),
             (RequestKey(HANDSHAKE, 1, 5), {"mechanism": "PLAIN"}),

@@ -400,18 +400,18 @@ def test_faults_of_requests_that_the_listener_answers() -> None:
     async def script(talk: Talk) -> None:
         faults = talk.transport.request_faults
         key = RequestKey(API_VERSIONS, 0, 4)
-        faults.add(RequestFault("ApiVersions", None, None, 1, Errors.REQUEST_TIMED_OUT))
+        faults.append(RequestFault("ApiVersions", None, None, 1, Errors.REQUEST_TIMED_OUT))
         talk.send(key)
         refused = await talk.response(key)
         assert refused.error_code.name == "request_timed_out"
         talk.send(key)
         assert (await talk.response(key)).error_code.name == "none"
-        faults.add(RequestFault("ApiVersions", None, frozenset({2}), None, None, True))
-        faults.add(RequestFault("ApiVersions", "you", None, None, None, True))
-        faults.add(RequestFault("ApiVersions", "me", None, 1, delay_ms=50))
+        faults.append(RequestFault("ApiVersions", None, frozenset({2}), None, None, True))
+        faults.append(RequestFault("ApiVersions", "you", None, None, None, True))
+        faults.append(RequestFault("ApiVersions", "me", None, 1, delay_ms=50))
         talk.send(key)
         assert (await talk.response(key)).error_code.name == "none"
-        faults.add(RequestFault("ApiVersions", "me", frozenset({1}), 1, None, True))
+        faults.append(RequestFault("ApiVersions", "me", frozenset({1}), 1, None, True))
         talk.send(key)
         assert await talk.end() is ConnectionLost
         assert talk.asked == []
@@ -430,7 +430,7 @@ def test_a_fault_refuses_or_delays_what_the_listener_would_answer(
     fault: RequestFault, error: str
 ) -> None:
     async def script(talk: Talk) -> None:
-        talk.transport.request_faults.add(fault)
+        talk.transport.request_faults.append(fault)
         talk.send(ACLS, creations=[CREATION])
         talk.answer(await talk.next_asked(), KNOWN)
         (result,) = (await talk.response(ACLS)).results
@@ -446,7 +446,9 @@ def test_a_request_that_the_listener_would_answer_is_lost(
     monkeypatch.setattr(connections, "_WATCH_S", 0.02)
 
     async def script(talk: Talk) -> None:
-        talk.transport.request_faults.add(RequestFault("CreateAcls", None, None, 1, None, is_cut))
+        talk.transport.request_faults.append(
+            RequestFault("CreateAcls", None, None, 1, None, is_cut)
+        )
         talk.send(ACLS, creations=())
         if not is_cut:
             await asyncio.sleep(0.05)
