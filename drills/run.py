@@ -360,7 +360,7 @@ class _Player:
             self._arm(step, step.trigger, Instant(self._began_ms))
             return None
         if step.branches:
-            branches = [self._begin(branch) for branch in step.branches]
+            branches = [self._begin(partial(self._play_branch, one)) for one in step.branches]
             try:
                 self._driver.run_until(lambda: all(one.has_ended for one in branches), math.inf)
             except _ENDING as error:
@@ -382,10 +382,7 @@ class _Player:
         self._follower.on_end(step, result)
         return result
 
-    def _begin(self, steps: Iterable[Step]) -> Branch:
-        return self._begin_work(lambda: self._play_branch(steps))
-
-    def _begin_work(self, work: Callable[[], None]) -> Branch:
+    def _begin(self, work: Callable[[], None]) -> Branch:
         branch = self._driver.turns.begin(work)
         self._branches.append(branch)
         return branch
@@ -408,7 +405,7 @@ class _Player:
                 armed.is_waiting = trigger.repeats
                 armed.is_over = armed.is_over or not trigger.repeats
 
-        armed = _Armed(step, trigger, self._begin_work(run))
+        armed = _Armed(step, trigger, self._begin(run))
         self._armed.append(armed)
 
     def _disarm(self) -> None:

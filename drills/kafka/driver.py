@@ -87,12 +87,10 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
             self._rows += (msgspec.json.decode(line, type=JournalRow) for line in lines)
         return self._rows
 
-    def kill_all(self) -> list[int]:
-        """Kill all brokers. Return the ids of those that were running."""
-        killed = list(self.cluster.nodes)
-        for broker_id in killed:
+    def kill_all(self) -> None:
+        """Kill all brokers."""
+        for broker_id in list(self.cluster.nodes):
             self.cluster.kill(broker_id)
-        return killed
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds; return False ALLOWANCE_MS after the timeout."""

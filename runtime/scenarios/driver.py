@@ -73,8 +73,8 @@ class ScenarioDriver:
         """Number of steps that the simulated world has run. Raises UsageError in the real world."""
         raise NotImplementedError
 
-    def kill_all(self) -> list[int]:
-        """Kill the process of the whole cluster. Return the ids of the brokers that were running.
+    def kill_all(self) -> None:
+        """Kill the process of the whole cluster.
 
         ZooKeeper, the disks and the scenario's clients survive."""
         raise NotImplementedError

@@ -39,19 +39,18 @@ class RealDriver(LiveDriver[RealCluster]):
         """All journal rows of the cluster so far."""
         return self._journal.rows
 
-    def kill_all(self) -> list[int]:
+    def kill_all(self) -> None:
         """Stop the cluster like a killed process: sessions expire and in-memory logs are lost.
 
         It is replaced by a new cluster in which no broker is running yet."""
-        old, killed = self.cluster, list(self.cluster.nodes)
-        for broker_id in killed:
+        old = self.cluster
+        for broker_id in list(old.nodes):
             old.kill(broker_id)
         old.close()
         self._incarnation += 1
         spec = replace(old.spec, seed=hash((old.spec.seed, self._incarnation)))
         self.cluster = RealCluster(spec, old.connect_string, self._journal)
         self.clients.reconnect(old.spec.broker_ids)
-        return killed
 
     def close(self) -> None:
         """Close the current cluster; idempotent."""

@@ -72,11 +72,9 @@ class SimulatedDriver(ScenarioDriver):
         """Number of steps that the simulated world has run."""
         return self.cluster.steps_run
 
-    def kill_all(self) -> list[int]:
-        """Kill every node at once. Return the ids of the brokers that were running."""
-        killed = list(self.cluster.nodes)
+    def kill_all(self) -> None:
+        """Kill every node at once."""
         self.cluster.kill_all()
-        return killed
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Start a producer with constant rates, in records per second for each partition."""

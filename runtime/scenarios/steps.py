@@ -157,7 +157,9 @@ class KillAll(Action, frozen=True):
     MAY_HALT = False
 
     def act(self, run: ScenarioRunner) -> None:
-        for broker_id in run.driver.kill_all():
+        running = tuple(run.cluster.nodes)
+        run.driver.kill_all()
+        for broker_id in running:
             run.note_state(broker_id, self.LEAVES)
 
 

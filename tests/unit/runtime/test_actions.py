@@ -381,7 +381,7 @@ def test_only_a_simulated_cluster_delays_zookeeper() -> None:
 )
 def test_a_fault_of_requests(target: Target, action: Action, fault: RequestFault) -> None:
     action.act(target)
-    assert target.made == [("add", fault)]
+    assert target.made == [("append", fault)]
 
 
 # -- requests of the HTTP API
@@ -498,8 +498,10 @@ def test_a_killed_cluster_that_does_not_come_up_again(
 
 
 def test_all_brokers_of_a_killed_process_are_killed(run: Run) -> None:
-    run.driver.kill_all = lambda: [2, 0]
+    run.cluster.nodes = {2: None, 0: None}
+    run.driver.kill_all = run.cluster.nodes.clear
     act(KillAll(), run)
+    assert not run.cluster.nodes
     assert run.made == [("note_state", 2, "killed"), ("note_state", 0, "killed")]
 
 
