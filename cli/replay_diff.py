@@ -16,7 +16,7 @@ import typer
 
 from klamm.cli.connect import open_store
 from klamm.cli.errors import FINDINGS
-from klamm.cli.options import AsJson, print_json
+from klamm.cli.options import AsJson, print_result
 from klamm.cli.replay_input import Resources, open_tables, uses_engine
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
@@ -93,11 +93,7 @@ def diff(
             sides.append(stored_side(opened.engine, tree.name, tree.what, *znodes))
         with opened.progress.step("compare"):
             found = compare(opened.engine, sides[0], sides[1])
-    if json:
-        print_json(_as_json(sides, found))
-    else:
-        for line in _lines(sides, found):
-            typer.echo(line)
+    print_result(json, _as_json(sides, found), _lines(sides, found))
     raise typer.Exit(FINDINGS if found.total or found.divergence else 0)
 
 

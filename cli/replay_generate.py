@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from klamm.cli.options import AsJson, finite, print_json
+from klamm.cli.options import AsJson, finite, print_result
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
@@ -110,11 +110,9 @@ def generate(
     )
     with ending_signals_raise(), _progress(events) as on_rows:
         truth = generate(options, Format(written_as), out, on_rows=on_rows)
-    if json:
-        print_json({"folder": str(out), **msgspec.structs.asdict(truth)})
-        return
-    _print(truth)
-    typer.echo(f"Created {out}; {out / TRUTH} lists the planted anomalies")
+    created = f"Created {out}; {out / TRUTH} lists the planted anomalies"
+    value = {"folder": str(out), **msgspec.structs.asdict(truth)}
+    print_result(json, value, (*_lines(truth), created))
 
 
 @contextmanager
@@ -134,11 +132,9 @@ def _progress(events: int) -> Iterator[Callable[[int], None]]:
         yield lambda rows: bar.update(task, completed=rows)
 
 
-def _print(truth: Truth) -> None:
-    typer.echo(
+def _lines(truth: Truth) -> Iterator[str]:
+    yield (
         f"run {truth.run}: {truth.rows:,} rows, {truth.partitions:,} partitions, "
         f"{truth.brokers} brokers, {truth.epochs} controller epochs"
     )
-    for kind, count in truth.counts.items():
-        if count:
-            typer.echo(f"  {kind}: {count}")
+    yield from (f"  {kind}: {count}" for kind, count in truth.counts.items() if count)

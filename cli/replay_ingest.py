@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from klamm.cli.options import AsJson, finite, print_json
+from klamm.cli.options import AsJson, finite, print_result
 from klamm.cli.replay_input import Resources, running_engine, uses_engine
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
 from klamm.cli.waiting import running_step
@@ -138,19 +138,15 @@ def _follow(
                 out,
                 stop,
                 idle_timeout_s=idle_timeout_s,
-                on_batch=lambda rows, elapsed_s: progress.note(f"{counted(rows, 'event')} more"),
+                on_batch=lambda rows: progress.note(f"{counted(rows, 'event')} more"),
             )
             damaged = some_damaged(engine, out, DAMAGED_SHOWN)
         _show(out, manifest, damaged, as_json=as_json)
 
 
 def _show(out: Path, manifest: Manifest, damaged: Sequence[Row], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"table": str(out), **msgspec.structs.asdict(manifest), "some_damaged": damaged})
-        return
-    for line in manifest_lines(manifest, damaged):
-        typer.echo(line)
-    typer.echo(f"Event table: {out}")
+    value = {"table": str(out), **msgspec.structs.asdict(manifest), "some_damaged": damaged}
+    print_result(as_json, value, (*manifest_lines(manifest, damaged), f"Event table: {out}"))
 
 
 def manifest_lines(manifest: Manifest, damaged: Sequence[Row]) -> Iterator[str]:

@@ -73,9 +73,8 @@ class Divided:
     Facts about the events:
 
     - ``missing``: whether row numbers are missing: the number of rows next to them.
-    - ``copies``: number of rows that were removed as duplicates.
-    - ``extent``: number of events, the times of the first and last event, and whether there are
-      writes by controllers of older epochs.
+    - ``extent``: the times of the first and last event, and whether there are writes by controllers
+      of older epochs.
     """
 
     table: EventTable
@@ -88,7 +87,6 @@ class Divided:
     missing: int
     lost: str
     repeated: str
-    copies: int
     from_ms: int | None
 
     @property
@@ -135,7 +133,7 @@ def divided_events(table: EventTable, filters: Filters, stack: ExitStack) -> Div
     doubtful = at_home(doubtful_epochs(every), "doubtful")
     extent = row(
         blocks.home,
-        f"SELECT {total('rows')} AS rows, min(first_ms) AS first_ms, max(last_ms) AS last_ms, "
+        f"SELECT min(first_ms) AS first_ms, max(last_ms) AS last_ms, "
         f"coalesce(bool_or(last_write_at > newer_at), false) AS has_late FROM {of_epochs}",
     )
     beside = at_home(blocks_beside_gaps(found["numbered"], doubtful), "beside_gaps")
@@ -150,8 +148,8 @@ def divided_events(table: EventTable, filters: Filters, stack: ExitStack) -> Div
         blocks.bring(repeated) if copies else at_home(duplicates(no_rows(rare)), "duplicates")
     )
     return Divided(
-        *(table, blocks, at_home, of_epochs, rare, extent, doubtful, missing),
-        *(lost, repeated, copies, from_ms),
+        *(table, blocks, at_home, of_epochs, rare, extent, doubtful, missing, lost, repeated),
+        from_ms,
     )
 
 

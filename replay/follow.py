@@ -106,13 +106,13 @@ def follow(
     stop: threading.Event,
     *,
     idle_timeout_s: float | None = None,
-    on_batch: Callable[[int, float], None] = lambda rows, elapsed_s: None,
+    on_batch: Callable[[int], None] = lambda rows: None,
 ) -> Manifest:
     """Read the lines of a growing journal into a table until ``stop`` is set.
 
     ``idle_timeout_s``: also stop after this many seconds without new lines. ``on_batch`` is called
-    after each batch with its number of rows and the seconds it took. The directory has no manifest
-    until this function returns, so that it cannot be mistaken for a complete table. Raises
+    after each batch with its number of rows. The directory has no manifest until this function
+    returns, so that it cannot be mistaken for a complete table. Raises
     EnvironmentProblem if the journal was truncated or replaced, after completing the table with the
     rows read so far.
     """
@@ -120,11 +120,10 @@ def follow(
     with full_disk_errors(folder):
         try:
             while True:
-                batch_s = time.monotonic()
                 count = _read_batch(engine, folder)
                 if count is not None:
                     last_s = time.monotonic()
-                    on_batch(count, last_s - batch_s)
+                    on_batch(count)
                 elif idle_timeout_s is not None and time.monotonic() - last_s > idle_timeout_s:
                     break
                 if stop.wait(INTERVAL_S):

@@ -29,13 +29,8 @@ _BEGINNING_BYTES: Final = 4 << 10
 _KNOWN: Final = ", ".join(source.name for source in SOURCES)
 
 
-class _Log(NamedTuple):
-    """A log file. ``begins``: its first bytes after decompression, to find copies."""
-
-    path: Path
-    source: LogSource
-    summary: FileSummary
-    begins: bytes
+_Log = tuple[Path, LogSource, FileSummary, bytes]
+"""A log file, with its first bytes after decompression, to find copies."""
 
 
 class SourceFiles(NamedTuple):
@@ -141,4 +136,4 @@ def _recognized(path: Path) -> _Log | None:
     of_it = (source for source in SOURCES if source.recognizes(path, head))
     source = next(of_it, None)
     begins = decompressed_head(head)[:_BEGINNING_BYTES]
-    return None if source is None else _Log(path, source, summary, begins)
+    return None if source is None else (path, source, summary, begins)
