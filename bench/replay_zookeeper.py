@@ -11,6 +11,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ class Rate(NamedTuple):
 def write_logs(folder: Path, transactions: int, partitions: int = PARTITIONS) -> None:
     """Logs of a controller that writes leaderships, a fence and a write in each transaction."""
     for first in range(1, transactions + 1, PER_FILE):
-        with TxnLogWriter(folder / log_name(first)) as writer:
+        with closing(TxnLogWriter(folder / log_name(first))) as writer:
             for zxid in range(first, min(first + PER_FILE, transactions + 1)):
                 ops = _election() if zxid == 1 else _leadership(zxid, partitions)
                 writer.write(zxid, 1_600_000_000_000 + zxid, 1, ops)

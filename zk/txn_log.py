@@ -23,9 +23,9 @@ from klamm.zk.jute import JuteError, JuteReader
 
 MAGIC: Final = b"ZKLG"
 VERSION: Final = 2
-_FILE_HEADER: Final = Struct(">4siq")
-_FRAME: Final = Struct(">qi")
-_TXN_HEADER: Final = Struct(">qiqqi")
+FILE_HEADER: Final = Struct(">4siq")
+FRAME: Final = Struct(">qi")
+TXN_HEADER: Final = Struct(">qiqqi")
 _END_OF_RECORD: Final = 0x42
 _DIGEST_BYTES: Final = 12
 _DIGEST_VERSION: Final = 2
@@ -120,12 +120,12 @@ def check_txn_log(path: Path, head: bytes) -> None:
     A file that is empty or contains only zeros is valid: ZooKeeper was stopped before it wrote a
     transaction.
     """
-    header = head[: _FILE_HEADER.size]
+    header = head[: FILE_HEADER.size]
     if not header.strip(b"\0"):
         return
-    if len(header) < _FILE_HEADER.size or header[:4] != MAGIC:
+    if len(header) < FILE_HEADER.size or header[:4] != MAGIC:
         raise EnvironmentProblem(f"{path} is not a ZooKeeper transaction log")
-    version = _FILE_HEADER.unpack(header)[1]
+    version = FILE_HEADER.unpack(header)[1]
     if version != VERSION:
         raise EnvironmentProblem(
             f"{path} is a transaction log of version {version}", hint="only version 2 is supported"
@@ -167,10 +167,10 @@ def read_stretches(path: Path) -> Iterator[ZxidStretch]:
     with _mapped(path) as data:
         first_offset, first, last = 0, 0, -1
         for frame in _frames(data):
-            if isinstance(frame, TxnDamage) or len(frame[2]) < _TXN_HEADER.size:
+            if isinstance(frame, TxnDamage) or len(frame[2]) < TXN_HEADER.size:
                 continue
             offset, checksum, payload = frame
-            zxid = _TXN_HEADER.unpack_from(payload)[2]
+            zxid = TXN_HEADER.unpack_from(payload)[2]
             if zxid != last + 1 or last < 0:
                 if zlib.adler32(payload) != checksum:
                     continue
@@ -185,7 +185,7 @@ def read_stretches(path: Path) -> Iterator[ZxidStretch]:
 @contextmanager
 def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
     with path.open("rb") as file:
-        header = file.read(_FILE_HEADER.size)
+        header = file.read(FILE_HEADER.size)
         check_txn_log(path, header)
         if not header.strip(b"\0"):
             yield b""
@@ -202,10 +202,10 @@ def _frames(
     data: mmap.mmap | bytes, begin: int = 0, end: int | None = None
 ) -> Iterator[_Frame | TxnDamage]:
     size = len(data)
-    offset, end = max(begin, _FILE_HEADER.size), size if end is None else end
-    while offset < end and offset + _FRAME.size <= size:
-        checksum, length = _FRAME.unpack_from(data, offset)
-        start = offset + _FRAME.size
+    offset, end = max(begin, FILE_HEADER.size), size if end is None else end
+    while offset < end and offset + FRAME.size <= size:
+        checksum, length = FRAME.unpack_from(data, offset)
+        start = offset + FRAME.size
         if length == 0 and checksum == 0:
             return
         if length <= 0 or start + length >= size or data[start + length] != _END_OF_RECORD:
@@ -232,9 +232,9 @@ def _read(offset: int, checksum: int, payload: bytes) -> Txn | TxnDamage:
 
 def _parse(offset: int, payload: bytes) -> Txn | TxnDamage:
     try:
-        session_id, cxid, zxid, t_ms, number = _TXN_HEADER.unpack_from(payload)
+        session_id, cxid, zxid, t_ms, number = TXN_HEADER.unpack_from(payload)
         kind = TxnType(number)
-        reader = JuteReader(payload, _TXN_HEADER.size)
+        reader = JuteReader(payload, TXN_HEADER.size)
         ops = _multi(reader) if kind is TxnType.MULTI else (_op(kind, reader),)
     except (JuteError, StructError, ValueError) as error:
         return TxnDamage(offset, "record", str(error))

@@ -12,13 +12,10 @@ from collections.abc import Sequence
 from io import SEEK_CUR
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final
 
-from klamm.zk.txn_log import MAGIC, VERSION, TxnOp, TxnType
+from klamm.zk.txn_log import FILE_HEADER, FRAME, MAGIC, TXN_HEADER, VERSION, TxnOp, TxnType
 
-_FILE_HEADER: Final = Struct(">4siq")
-_FRAME: Final = Struct(">qi")
-_TXN_HEADER: Final = Struct(">qiqqi")
 _INT: Final = Struct(">i")
 _END_OF_RECORD: Final = b"B"
 _OPEN_ACL: Final = b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
@@ -38,7 +35,7 @@ class TxnLogWriter:
     def __init__(self, path: Path) -> None:
         """Create the file. Raises FileExistsError if it exists."""
         self._file: BinaryIO = path.open("xb")
-        self._file.write(_FILE_HEADER.pack(MAGIC, VERSION, 0))
+        self._file.write(FILE_HEADER.pack(MAGIC, VERSION, 0))
 
     @property
     def offset(self) -> int:
@@ -62,8 +59,8 @@ class TxnLogWriter:
         else:
             (op,) = ops
             kind, body = op.type, _body(op)
-        payload = _TXN_HEADER.pack(session_id, cxid, zxid, t_ms, kind) + body
-        frame = _FRAME.pack(zlib.adler32(payload), len(payload))
+        payload = TXN_HEADER.pack(session_id, cxid, zxid, t_ms, kind) + body
+        frame = FRAME.pack(zlib.adler32(payload), len(payload))
         self._file.write(b"".join((frame, payload, _END_OF_RECORD)))
 
     def damage_last(self) -> None:
@@ -75,15 +72,6 @@ class TxnLogWriter:
         """Pad the file with zeros, as in ZooKeeper's logs, which are preallocated, and close it."""
         self._file.write(b"\0" * PADDING_BYTES)
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._file.close()
 
 
 def _multi(ops: Sequence[TxnOp]) -> bytes:

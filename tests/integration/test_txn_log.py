@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_zookeeper_reads_a_log_that_was_written_for_it(tmp_path: Path) -> None:
     folder = tmp_path / "version-2"
     folder.mkdir()
     shutil.copy(EMPTY_SNAPSHOT, folder)
-    with TxnLogWriter(folder / log_name(1)) as writer:
+    with closing(TxnLogWriter(folder / log_name(1))) as writer:
         writer.write(1, 1_000, 5, [TxnOp(TxnType.CREATE, "/a", b"1")])
         writer.write(2, 2_000, 5, [TxnOp(TxnType.CREATE, "/straße-中", None)])
         both = [TxnOp(TxnType.CHECK, "/a", version=1), TxnOp(TxnType.SET_DATA, "/a", b"2", 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ def write_log(folder: Path, txns: Sequence[Written]) -> Path:
     """A log of some transactions, named as ZooKeeper names it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / log_name(txns[0].zxid)
-    with TxnLogWriter(path) as writer:
+    with closing(TxnLogWriter(path)) as writer:
         for zxid, session, ops in txns:
             writer.write(zxid, 1_000 * zxid, session, ops, cxid=zxid)
     return path

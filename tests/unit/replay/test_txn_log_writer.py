@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ OPS = [
 def test_every_operation_is_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / log_name(0x1F)
     assert path.name == "log.1f"
-    with TxnLogWriter(path) as writer:
+    with closing(TxnLogWriter(path)) as writer:
         for number, op in enumerate(OPS):
             writer.write(0x1F + number, 1000 + number, -5, [op], cxid=number)
         multi = [op for op in OPS if op.type is not TxnType.CLOSE_SESSION]
@@ -50,7 +51,7 @@ def test_every_operation_is_read_as_written(tmp_path: Path) -> None:
 
 def test_a_real_log_is_written_again_byte_for_byte_but_for_its_acls(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
-    with TxnLogWriter(path) as writer:
+    with closing(TxnLogWriter(path)) as writer:
         for txn in read_txn_log(LOG):
             assert isinstance(txn, Txn)
             head = (txn.zxid, txn.t_ms, txn.session_id)
