@@ -14,31 +14,25 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
-
-from klamm.cli.errors import FINDINGS
-from klamm.cli.options import print_json
-from klamm.cli.replay_input import Opened, Paths, Resources, open_tables, uses_engine
-from klamm.cluster.errors import UsageError
-from klamm.report.page import page_html
-from klamm.report.scales import time_text
-from klamm.report.values import Page
-
-if TYPE_CHECKING:
-    from klamm.replay.filters import Filters
-    from klamm.replay.run import Answers
-
-
-from typing import Final, TextIO
-
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from klamm.cli.console import HarmlessConsole
-from klamm.report.values import Cell, Table, Tone
+from klamm.cli.errors import FINDINGS
+from klamm.cli.options import print_json
+from klamm.cli.replay_input import Opened, Paths, Resources, open_tables, uses_engine
+from klamm.cluster.counting import counted
+from klamm.cluster.errors import UsageError
+from klamm.report.scales import time_text
+from klamm.report.values import Cell, Page, Table, Tone
+
+if TYPE_CHECKING:
+    from klamm.replay.filters import Filters
+    from klamm.replay.run import Answers
 
 EXAMPLES = """
 \b
@@ -130,7 +124,8 @@ def run(
     from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
 
     out = None if out_ is None else given_location(out_)
-    _check_format(format_, out)
+    if out is None and format_ in (RunFormat.PARQUET, RunFormat.HTML):
+        raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
     filters = read_filters(as_of, topic or (), broker or (), from_, to)
     given = inspect_paths(list(map(given_location, paths)))
     if out is not None:
@@ -156,11 +151,6 @@ def run(
         if out is not None:
             typer.echo(f"Written: {out / _MADE[format_]}")
     raise typer.Exit(FINDINGS if answers.violations else 0)
-
-
-def _check_format(format_: RunFormat, out: Path | None) -> None:
-    if out is None and format_ in (RunFormat.PARQUET, RunFormat.HTML):
-        raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
 
 
 @contextmanager
@@ -195,12 +185,13 @@ def page_of(
     for source in table.manifest.sources:
         damaged = damaged_lines(source.damaged)
         words = f", damaged lines: {damaged:,}" if damaged else ""
-        of = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
-        facts.append((source.source, f"{source.rows:,} events from {of}{words}"))
+        files = counted(len(source.files), "file")
+        facts.append((source.source, f"{source.rows:,} events from {files}{words}"))
         orders = (run.out_of_order for run in source.runs)
         facts += [("out of order", order.words) for order in orders if order is not None]
-    files = [file.path for source in table.manifest.sources for file in source.files]
-    folder = common_folder(files)
+    folder = common_folder(
+        [file.path for source in table.manifest.sources for file in source.files]
+    )
     if folder and folder != name:
         facts.append(("files in", folder))
     facts += facts_of(filters)
@@ -313,6 +304,7 @@ def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
 
 def _write(folder: Path, format_: RunFormat, opened: Opened, answers: Answers, page: Page) -> None:
     from klamm.replay.result_folder import PAGE, write_tables
+    from klamm.report.page import page_html
 
     if format_ is RunFormat.HTML:
         (folder / PAGE).write_text(page_html(page), encoding="utf-8")

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import KlammError
 from klamm.replay.coverage import coverage_of
 from klamm.replay.engines import Engine, rows
@@ -195,6 +196,6 @@ def _nothing_read(manifest: Manifest) -> KlammError:
         problems.update(source.damaged)
     said = ", ".join(f"{problem}: {count}" for problem, count in problems.most_common(5))
     return KlammError(
-        f"no events found in {files} file{'' if files == 1 else 's'}",
+        f"no events found in {counted(files, 'file')}",
         hint=f"damaged lines: {said}" if said else "the files contain nothing about partitions",
     )

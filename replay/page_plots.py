@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Any, Final
 
+from klamm.cluster.counting import brokers_text, counted
 from klamm.replay.listings import Listing
-from klamm.replay.page_tables import ids_text
 from klamm.replay.questions.reassignments import DONE, OPEN
 from klamm.replay.questions.timeline import (
     BROKER_FAILURE,
@@ -241,10 +241,8 @@ def _marks(answers: Answers) -> dict[tuple[str, str], tuple[Marker, ...]]:
 
 def _mark_text(row: _Row) -> str:
     """Return the text of a mark: what happened, how often, and on which brokers."""
-    times, s = ("", "") if row["times"] == 1 else (f"{row['times']:,} ", "s")
-    brokers = row["brokers"] or ()
-    on = f" on broker{'s'[: len(brokers) > 1]} {ids_text(brokers)}" if brokers else ""
-    return f"{times}{row['what']}{s}{on}"
+    what = row["what"] if row["times"] == 1 else counted(row["times"], row["what"])
+    return f"{what} on {brokers_text(row['brokers'])}" if row["brokers"] else what
 
 
 def _end(answers: Answers, begin_ms: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.zk import snapshot_file, txn_log
 
@@ -119,9 +120,8 @@ class Gap(NamedTuple):
     def text(self) -> str:
         """Text for the user with the zxids and the number of the missing transactions."""
         count = self.last_zxid - self.first_zxid + 1
-        if count == 1:
-            return f"zxid 0x{self.first_zxid:x}: 1 transaction"
-        return f"zxid 0x{self.first_zxid:x} to 0x{self.last_zxid:x}: {count:,} transactions"
+        last = f" to 0x{self.last_zxid:x}" if count > 1 else ""
+        return f"zxid 0x{self.first_zxid:x}{last}: {counted(count, 'transaction')}"
 
 
 def has_overlap(ranges: Iterable[ZxidRange]) -> bool:
