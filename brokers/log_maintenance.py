@@ -172,13 +172,12 @@ class LogMaintenance:
 
     def _delete_old(self) -> float | None:
         now_ms = self._clock.monotonic_ms()
-        deleted = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
+        again_ms = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
         # Every message with records schedules a check, so no expiry is missed here.
         for tp, partition in self._partitions.items():
             if tp not in self._rates:
                 partition.pack(now_ms)
-        again = [one.again_ms for one in deleted.values() if one.again_ms is not None]
-        due_ms = self._monotonic(min(again, default=None))
+        due_ms = self._monotonic(again_ms)
         if due_ms is None:
             return None
         interval_ms = self._config.log_retention_check_interval_ms

@@ -43,7 +43,7 @@ from klamm.brokers.logs.intervals import (
 from klamm.brokers.logs.leader_epoch_cache import EpochEntries
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
-from klamm.brokers.logs.replica_log import Appended, Deleted
+from klamm.brokers.logs.replica_log import Appended
 from klamm.brokers.logs.retention import count_deletable, next_expiry_ms
 from klamm.brokers.logs.validation import check_timestamp, counted_batch_of
 from klamm.cluster.records import (
@@ -303,7 +303,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.epochs = leader_epoch_cache.truncate_from_start(self.epochs, offset)
         return True
 
-    def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
+    def delete_old(self, now_ms: int, high_watermark: int) -> int | None:
         """Delete old segments (see ReplicaLog) and the state of idle producers."""
         if self.producers is not None:
             self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
@@ -318,18 +318,17 @@ class IntervalLog(msgspec.Struct, gc=False):
             now_ms=now_ms,
         )
         again_ms = next_expiry_ms(segments[count:], self.config, now_ms)
-        if not count:
-            return Deleted(0, 0, again_ms)
-        is_all = count == len(segments)
-        base = self.log_end_offset if is_all else segments[count].base_offset
-        self.kept = Held(
-            list(held.between(base, self.log_end_offset)),
-            [rolled for rolled in held.rolled if rolled > base],
-            NO_TIMESTAMP if is_all else held.segment_start_ms,
-            0 if is_all else held.active_bytes,
-        )
-        self.increment_log_start_offset(base)
-        return Deleted(count, sum(one.size_bytes for one in segments[:count]), again_ms)
+        if count:
+            is_all = count == len(segments)
+            base = self.log_end_offset if is_all else segments[count].base_offset
+            self.kept = Held(
+                list(held.between(base, self.log_end_offset)),
+                [rolled for rolled in held.rolled if rolled > base],
+                NO_TIMESTAMP if is_all else held.segment_start_ms,
+                0 if is_all else held.active_bytes,
+            )
+            self.increment_log_start_offset(base)
+        return again_ms
 
     def flush(self) -> None:
         """Advance the recovery point to the log end, so that all records count as flushed."""

@@ -18,7 +18,7 @@ from klamm.brokers.logs.log_config import NEVER, LogConfig
 from klamm.brokers.logs.log_dirs import LogDirs
 from klamm.brokers.logs.log_store import FoundDir, LogConfigs, LogStore
 from klamm.brokers.logs.recovery import Repair
-from klamm.brokers.logs.replica_log import Deleted, ReplicaLog
+from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import TopicPartition
 
@@ -293,20 +293,19 @@ class LogManager:
             with suppress(LogStorageError), self.in_dir(path):
                 self.store.delete_marked(path, now_ms)
 
-    def delete_old(
-        self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Deleted]:
-        """Delete old segments of all current logs (see ReplicaLog); return the result for each log.
+    def delete_old(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> int | None:
+        """Delete old segments of all current logs; return when to call this again (see ReplicaLog).
 
         A directory goes offline if its disk fails.
         """
-        deleted: dict[TopicPartition, Deleted] = {}
+        due: list[int] = []
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
                 for partition, log in self.dirs.logs(path).current.items():
-                    high_watermark = high_watermarks.get(partition, 0)
-                    deleted[partition] = log.delete_old(now_ms, high_watermark)
-        return deleted
+                    again_ms = log.delete_old(now_ms, high_watermarks.get(partition, 0))
+                    if again_ms is not None:
+                        due.append(again_ms)
+        return min(due, default=None)
 
     def flush_dirty(self, now_ms: int) -> bool:
         """Flush every log with unflushed data for which flush.ms has elapsed.

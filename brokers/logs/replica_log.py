@@ -33,18 +33,6 @@ class Appended(NamedTuple):
     log_append_time_ms: int = NO_TIMESTAMP
 
 
-class Deleted(NamedTuple):
-    """Number and total size of the segments that ``ReplicaLog.delete_old`` deleted.
-
-    If the log does not change, ``delete_old`` should be called again at ``again_ms``, in
-    milliseconds since the Unix epoch. ``again_ms`` is None if no segment will expire.
-    """
-
-    segments: int
-    size_bytes: int
-    again_ms: int | None = None
-
-
 class ReplicaLog(Protocol):
     """A log: records at offsets from ``log_start_offset`` to ``log_end_offset`` (exclusive).
 
@@ -173,12 +161,14 @@ class ReplicaLog(Protocol):
         """
         ...
 
-    def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
+    def delete_old(self, now_ms: int, high_watermark: int) -> int | None:
         """Delete segments because of their age or size, or because the log starts after them.
 
         Segments that extend beyond ``high_watermark`` are kept. If all segments are deleted, a new,
         empty segment is created. The log then starts in the first remaining segment. ``now_ms`` is
         in milliseconds since the Unix epoch.
+
+        Return when to call this again if the log does not change; None if no segment will expire.
         """
         ...
 

@@ -35,7 +35,7 @@ from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from klamm.brokers.logs.log_inspection import inspect
 from klamm.brokers.logs.record_batch import BatchHeader, place
 from klamm.brokers.logs.recovery import NOTHING_KNOWN, Known, Repair, RepairKind, load_segments
-from klamm.brokers.logs.replica_log import Appended, Deleted
+from klamm.brokers.logs.replica_log import Appended
 from klamm.brokers.logs.retention import count_deletable, next_expiry_ms
 from klamm.brokers.logs.segment import LogSegment
 from klamm.brokers.logs.segment_files import DELETED_SUFFIX, parse_log_dir_name
@@ -287,7 +287,7 @@ class SegmentLog:
         self._set_epochs(leader_epoch_cache.truncate_from_start(self._epochs, offset))
         return True
 
-    def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
+    def delete_old(self, now_ms: int, high_watermark: int) -> int | None:
         """Delete old segments (see ReplicaLog).
 
         The files of the segments are only renamed. The first call after file.delete.delay.ms
@@ -313,8 +313,7 @@ class SegmentLog:
             self._delete_marked()
         due = [due_ms for due_ms, _ in self._marked]
         expiry_ms = next_expiry_ms(self._segments, self.config, now_ms)
-        again_ms = min(due if expiry_ms is None else [*due, expiry_ms], default=None)
-        return Deleted(count, sum(segment.size_bytes for segment in deleted), again_ms)
+        return min(due if expiry_ms is None else [*due, expiry_ms], default=None)
 
     def flush(self) -> None:
         """Write all records to disk (fsync)."""

@@ -24,6 +24,13 @@ NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 100
 
 
+def deleted_bytes(log: ReplicaLog, now_ms: int, high_watermark: int) -> int:
+    """Delete old segments; return their size."""
+    before = log.size_bytes
+    log.delete_old(now_ms, high_watermark)
+    return before - log.size_bytes
+
+
 class LogFactory(Protocol):
     """Opens logs of one kind. All batches of as many records are equally large."""
 

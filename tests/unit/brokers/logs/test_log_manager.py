@@ -213,9 +213,8 @@ def test_retention_is_for_all_logs(broker: Broker) -> None:
     broker.lead(T0, 1)
     broker.lead(T1, 1)
     late_ms = NOW_MS + SMALL.retention_ms + 1
-    deleted = broker.manager.delete_old(late_ms, {T0: 5, T1: 4})
-    assert {tp: went.segments for tp, went in deleted.items()} == {T0: 1, T1: 0}
-    assert broker.log(T0).log_start_offset == 5
+    broker.manager.delete_old(late_ms, {T0: 5, T1: 4})
+    assert [broker.log(tp).log_start_offset for tp in (T0, T1)] == [5, 0]
 
 
 def test_logs_are_flushed_when_flush_ms_is_over(broker: Broker) -> None:

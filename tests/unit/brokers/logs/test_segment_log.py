@@ -22,11 +22,12 @@ from klamm.brokers.logs.errors import (
 )
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.record_batch import check_batches, place
-from klamm.brokers.logs.replica_log import Appended, Deleted
+from klamm.brokers.logs.replica_log import Appended
 from klamm.brokers.logs.segment import LogSegment
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.brokers.storage.disk import LOCAL_DISK
 from klamm.cluster.records import EpochEndOffset, TimestampOffset
+from tests.conformance.replica_logs import deleted_bytes
 from tests.unit.brokers.logs.batches import (
     EVERY_BATCH_INDEXED,
     NOW_MS,
@@ -331,17 +332,17 @@ def test_old_segments_go_up_to_the_high_watermark(tmp_path: Path) -> None:
     for number in range(6):
         append(log, timestamp_ms=NOW_MS + 100 * number, epoch=number)
     late_ms = NOW_MS + 10_000
-    assert log.delete_old(NOW_MS + 1100, 6) == Deleted(0, 0, NOW_MS + 1101)
-    assert log.delete_old(late_ms, 3)[:2] == (1, 2 * ONE)
+    assert log.delete_old(NOW_MS + 1100, 6) == NOW_MS + 1101
+    assert deleted_bytes(log, late_ms, 3) == 2 * ONE
     assert (log.log_start_offset, log.base_offsets) == (2, (2, 4))
     assert log.end_offset_for(1) == EpochEndOffset(1, 2)
     with pytest.raises(OffsetOutOfRange):
         log.read(1, ONE)
     assert "00000000000000000000.log.deleted" in files(log)
-    assert log.delete_old(late_ms + 500, 6)[:2] == (2, 4 * ONE)
+    assert deleted_bytes(log, late_ms + 500, 6) == 4 * ONE
     assert "00000000000000000000.log.deleted" not in files(log)
     assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (6, 6, (6,))
-    assert log.delete_old(late_ms * 2, 6)[:2] == (0, 0)
+    assert deleted_bytes(log, late_ms * 2, 6) == 0
 
 
 def test_too_much_goes_and_so_does_what_is_before_the_start(tmp_path: Path) -> None:
@@ -349,13 +350,13 @@ def test_too_much_goes_and_so_does_what_is_before_the_start(tmp_path: Path) -> N
     log = open_log(tmp_path, config)
     for _ in range(7):
         append(log)
-    assert log.delete_old(NOW_MS, 7)[:2] == (1, 2 * ONE)
+    assert deleted_bytes(log, NOW_MS, 7) == 2 * ONE
     assert log.increment_log_start_offset(5)
     assert not log.increment_log_start_offset(4)
-    assert log.delete_old(NOW_MS, 7)[:2] == (1, 2 * ONE)
+    assert deleted_bytes(log, NOW_MS, 7) == 2 * ONE
     assert (log.log_start_offset, log.base_offsets) == (5, (4, 6))
     assert log.increment_log_start_offset(6)
-    assert log.delete_old(NOW_MS, 7)[0] == 1
+    assert deleted_bytes(log, NOW_MS, 7) == 2 * ONE
     assert (log.log_start_offset, log.base_offsets) == (6, (6,))
     with pytest.raises(OffsetOutOfRange, match="larger than the log end offset 7"):
         log.increment_log_start_offset(8)
@@ -372,7 +373,7 @@ def test_a_renamed_log_goes_on(tmp_path: Path) -> None:
     append(log, b"c", epoch=2)
     assert (log.directory / LEADER_EPOCH_CHECKPOINT).read_text() == "0\n2\n0 0\n2 1\n"
     log.config = LogConfig(retention_bytes=0, file_delete_delay_ms=100)
-    assert log.delete_old(NOW_MS, 2)[0] == 1
+    assert deleted_bytes(log, NOW_MS, 2) == 2 * ONE
     log.rename_dir("t-0")
     log.delete_old(NOW_MS + 100, 2)
     assert [name for name in files(log) if name.endswith(".deleted")] == []
