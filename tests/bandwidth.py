@@ -1,4 +1,4 @@
-"""Rates and ends of flows in the fluid model of bandwidth, for tests."""
+"""Rates, ends and progress of flows and copies in the fluid model of bandwidth, for tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from fractions import Fraction
 from typing import TypeVar
 
+from klamm.brokers.bandwidth.copying import CopyId, Copying
 from klamm.brokers.bandwidth.model import PARTS_PER_US, Flow, FluidModel, Resource
 
 Id = TypeVar("Id", bound=Hashable)
@@ -40,3 +41,9 @@ def completions(model: FluidModel[Id], until_ms: float) -> list[tuple[Id, float]
         found += [(flow_id, next_ms) for flow_id in model.advance(next_ms)]
     assert model.advance(until_ms) == []
     return found
+
+
+def in_progress(copying: Copying) -> list[tuple[CopyId, int]]:
+    """Every copy in progress, and how many bytes it has transferred by now."""
+    copying.on_timer()
+    return [(copy_id, copying._model.carried_bytes(copy_id)) for copy_id in copying._copies]

@@ -253,11 +253,6 @@ class Copying:
         """Return the ids of a broker's copies to followers and between its log directories."""
         return [copy_id for copy_id in self._copies if _owner_of(copy_id) == broker_id]
 
-    def in_progress(self) -> list[tuple[CopyId, int]]:
-        """Return every copy in progress with the number of bytes that it has transferred."""
-        self._advance()
-        return [(copy_id, self._model.carried_bytes(copy_id)) for copy_id in self._copies]
-
     def take(self, copy_id: CopyId) -> Arrived | None:
         """Return the whole batches that a copy has transferred since the last call.
 

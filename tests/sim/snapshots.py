@@ -8,6 +8,7 @@ import hashlib
 from klamm.cluster.requests import Address
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_server import MemoryServer
+from tests.bandwidth import in_progress
 from tests.sim.worlds import replicas_of
 
 
@@ -47,7 +48,7 @@ def fingerprint(world: SimulatedWorld) -> str:
     digest.update(repr(world.clock.monotonic_ms()).encode())
     digest.update(server_fingerprint(world.server).encode())
     digest.update(repr(world.transport.in_flight).encode())
-    digest.update(repr(world.copying.in_progress()).encode())
+    digest.update(repr(in_progress(world.copying)).encode())
     digest.update(repr(logs).encode())
     digest.update(world.journal.to_bytes())
     return digest.hexdigest()

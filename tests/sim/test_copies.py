@@ -16,6 +16,7 @@ from klamm.cluster.types import TopicPartition
 from klamm.runtime.preloading import preload_replicas
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.simulated_workload import begin_workload
+from tests.bandwidth import in_progress
 from tests.sim.faults import cut_off
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.snapshots import Snapshot, fingerprint
@@ -205,7 +206,7 @@ def test_hours_of_copying_are_a_handful_of_messages() -> None:
     def is_over() -> bool:
         nonlocal steps
         steps += 1
-        return not world.copying.in_progress() and steps > 100
+        return not in_progress(world.copying) and steps > 100
 
     reassign(world, dict.fromkeys(tps, (0, 2)))
     assert world.run_until(is_over, timeout_ms=1e9)
@@ -264,7 +265,7 @@ def test_copies_of_a_paused_broker_stand_still() -> None:
     world.run_for(60_000)
     world.pause(2)
     world.run_for(300_000)
-    assert world.copying.in_progress()[0][1] == pytest.approx(6 * GB, rel=0.01)
+    assert in_progress(world.copying)[0][1] == pytest.approx(6 * GB, rel=0.01)
     world.resume(2)
     assert joined_ms(world, T0, 2) == pytest.approx(40_000, abs=MESSAGES_MS)
 
@@ -291,7 +292,7 @@ def test_a_restored_world_goes_on_with_its_copies() -> None:
     snapshot = Snapshot(world)
     ends = []
     for copy in (snapshot.restore(), snapshot.restore()):
-        assert [copy_id for copy_id, _ in copy.copying.in_progress()] == [ReplicaCopy(T0, 0, 2)]
+        assert [copy_id for copy_id, _ in in_progress(copy.copying)] == [ReplicaCopy(T0, 0, 2)]
         assert joined_ms(copy, T0, 2) == pytest.approx(70_000, abs=MESSAGES_MS)
         copy.run_for(1_000)
         ends.append(fingerprint(copy))
@@ -368,7 +369,7 @@ def test_a_rate_that_leaves_nothing_lets_copies_stand_still_until_it_is_over() -
     growing(world, T1, bytes_per_s=100 * MB)
     reassign(world, {T0: (0, 1, 2)})
     world.run_for(100_000)
-    [(copy_id, carried_bytes)] = world.copying.in_progress()
+    [(copy_id, carried_bytes)] = in_progress(world.copying)
     assert (copy_id, carried_bytes) == (ReplicaCopy(T0, 0, 2), 0)
     world.kill(1)
     assert joined_ms(world, T0, 2) == pytest.approx(100_000, abs=2_000)

@@ -6,6 +6,7 @@ import pytest
 
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.bandwidth import in_progress
 from tests.sim.log_dirs import alter_dirs, described, dir_of
 from tests.sim.test_config_changes import alter
 from tests.sim.test_copies import DISK, GB, MB, T0, T1, TB, cluster
@@ -68,7 +69,7 @@ def test_a_move_that_is_called_off_takes_no_disk_any_more() -> None:
     world.run_for(50_000)
     alter_dirs(world, 0, p0="d0")
     assert moved_s(world, "d2", T1) == pytest.approx(75, abs=2)
-    assert (dir_of(world, 0, T0), world.copying.in_progress()) == ("d0", [])
+    assert (dir_of(world, 0, T0), in_progress(world.copying)) == ("d0", [])
 
 
 def test_a_broker_that_dies_in_the_middle_goes_on_where_it_was() -> None:
@@ -77,6 +78,6 @@ def test_a_broker_that_dies_in_the_middle_goes_on_where_it_was() -> None:
     world.run_for(50_000)
     world.kill(0)
     world.run_for(20_000)
-    assert world.copying.in_progress() == []
+    assert in_progress(world.copying) == []
     world.start(0)
     assert moved_s(world, "d1", T0) == pytest.approx(50, abs=5)

@@ -16,6 +16,7 @@ from klamm.cluster.data_requests import FetchedPartition, FetchResponse
 from klamm.cluster.records import Interval, IntervalRecords
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
+from tests.bandwidth import in_progress
 from tests.conformance.factories import ManualClock
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))
@@ -100,7 +101,7 @@ def test_a_copy_arrives_when_its_link_has_carried_it() -> None:
     assert (message.source, message.destination) == (Address("broker", 1), Address("broker", 2))
     assert batches_of(message) == list(range(10))
     assert cluster.given == [(1, Arrived(TO_2, 1_000))]
-    assert (cluster.copying.next_due_ms(), cluster.copying.in_progress()) == (None, [])
+    assert (cluster.copying.next_due_ms(), in_progress(cluster.copying)) == (None, [])
 
 
 def test_without_a_limit_on_its_way_the_leader_sends_by_itself() -> None:
@@ -127,9 +128,9 @@ def test_the_same_copy_continues_and_another_start_replaces_it() -> None:
     cluster.begin()
     cluster.pass_time(500)
     assert cluster.begin()
-    assert cluster.copying.in_progress() == [(TO_2, 500)]
+    assert in_progress(cluster.copying) == [(TO_2, 500)]
     assert cluster.begin(start=3)
-    assert cluster.copying.in_progress() == [(TO_2, 0)]
+    assert in_progress(cluster.copying) == [(TO_2, 0)]
     cluster.pass_time(1_000)
     (message,) = cluster.sent
     assert batches_of(message) == list(range(3, 13))
@@ -141,7 +142,7 @@ def test_whole_batches_are_taken_on_the_way() -> None:
     cluster.clock.now += 99
     assert cluster.copying.take(TO_2) is None
     cluster.clock.now += 151
-    assert cluster.copying.in_progress() == [(TO_2, 250)]
+    assert in_progress(cluster.copying) == [(TO_2, 250)]
     taken = cluster.copying.take(TO_2)
     assert taken is not None and taken.size_bytes == 200 and taken.answer is not None
     assert taken.answer.fetch_offset == 0
@@ -234,11 +235,11 @@ def test_a_paused_broker_sends_receives_and_moves_nothing() -> None:
     for broker_id in (1, 2):
         cluster.copying.set_paused(broker_id, paused=True)
     cluster.pass_time(100)
-    assert cluster.copying.in_progress() == [(TO_2, 500), (MOVE, 600)], "disks go on"
+    assert in_progress(cluster.copying) == [(TO_2, 500), (MOVE, 600)], "disks go on"
     cluster.copying.set_paused(1, paused=False)
     cluster.copying.set_paused(2, paused=False)
     cluster.pass_time(100)
-    assert cluster.copying.in_progress() == [(TO_2, 600), (MOVE, 700)]
+    assert in_progress(cluster.copying) == [(TO_2, 600), (MOVE, 700)]
 
 
 def test_a_receiver_without_a_limit_may_be_paused_too() -> None:
@@ -246,12 +247,12 @@ def test_a_receiver_without_a_limit_may_be_paused_too() -> None:
     cluster.begin(0, TO_2, IN)
     cluster.copying.set_paused(2, paused=True)
     cluster.pass_time(500)
-    assert cluster.copying.in_progress() == [(TO_2, 0)]
+    assert in_progress(cluster.copying) == [(TO_2, 0)]
     cluster.copying.cut(2)
     cluster.begin(0, TO_2, IN)
     cluster.copying.set_capacities({IN: 10_000})
     cluster.pass_time(500)
-    assert cluster.copying.in_progress() == [(TO_2, 500)], "a new process is not paused"
+    assert in_progress(cluster.copying) == [(TO_2, 500)], "a new process is not paused"
 
 
 def test_a_process_that_dies_ends_its_copies() -> None:
@@ -270,7 +271,7 @@ def test_a_process_that_dies_ends_its_copies() -> None:
         (3, [0, 1]),
     ]
     assert {owner for owner, _ in cluster.given} == {1, 2}
-    assert cluster.copying.in_progress() == []
+    assert in_progress(cluster.copying) == []
 
 
 def test_a_link_that_is_cut_ends_its_copies() -> None:
@@ -286,7 +287,7 @@ def test_a_link_that_is_cut_ends_its_copies() -> None:
     (owner, arrived), (follower, message) = cluster.given
     assert (owner, arrived) == (1, Arrived(TO_2, 210))
     assert follower == 2 and isinstance(message, Message) and batches_of(message) == [0, 1]
-    assert [copy_id for copy_id, _ in cluster.copying.in_progress()] == [
+    assert [copy_id for copy_id, _ in in_progress(cluster.copying)] == [
         ReplicaCopy(T0, 1, 3),
         MOVE,
     ]
