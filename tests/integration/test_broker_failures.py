@@ -81,9 +81,10 @@ def test_every_failure_at_a_start_is_reported(server: ClusterServer) -> None:
     server.operations.perform(Stop(1))
     copying = server.cluster._copying
     copying.join = None  # type: ignore[assignment, method-assign]
-    with pytest.raises(TypeError):
-        server.operations.perform(Start(1))
-    assert broker_1(server)["state"] == "stopped"
+    for wait in (True, False):
+        with pytest.raises(TypeError):
+            server.operations.perform(Start(1, wait=wait))
+        assert broker_1(server)["state"] == "stopped"
     del copying.join
     assert server.operations.perform(Start(1))["state"] == RUNNING
 

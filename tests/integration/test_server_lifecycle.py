@@ -25,7 +25,7 @@ from klamm.cluster.errors import (
     ZooKeeperUnavailable,
 )
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
-from klamm.runtime.actions import Kill, MoveController, Start, Stop
+from klamm.runtime.actions import Kill, MoveController, PowerOff, Start, Stop
 from klamm.runtime.journal import read_journal
 from klamm.server import admin_channel, broker_operations, cluster_server
 from klamm.server.admin_channel import MAY_BE_DONE
@@ -286,15 +286,15 @@ def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -
             waiting.result(5)
 
 
-def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> None:
+def test_a_broker_that_is_powered_off_while_it_waits(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
         server.operations.perform(Kill(1))
         starting = in_thread(lambda: server.operations.perform(Start(1)))
         wait_until(lambda: server.cluster.nodes.starting_broker_ids == [1])
-        server.operations.perform(Kill(1))
+        server.operations.perform(PowerOff(1))
         with pytest.raises(KlammError, match="was stopped before it was registered"):
             starting.result(5)
-        assert server.operations.state_of(1) == "killed"
+        assert server.operations.state_of(1) == "powered off"
         with pytest.raises(WrongState, match="broker 1 is not running"):
             server.operations.perform(Kill(1))
 
