@@ -360,12 +360,12 @@ class KafkaAdmin:
                 )
             overrides = self.overrides([resource])[resource]
             broker_id = self._channel.metadata(()).controller_id
-            return topic_entries(overrides, self._broker_configs(broker_id))
+            return topic_entries(overrides, self.broker_configs(broker_id))
         if resource.name == DEFAULT_ENTITY:
             return default_entries(self.overrides([resource])[resource])
         broker_id = int(resource.name)
         self._channel.await_broker("describeConfigs", broker_id, DESCRIBE_CONFIGS_TIMEOUT_MS)
-        return broker_entries(self._broker_configs(broker_id))
+        return broker_entries(self.broker_configs(broker_id))
 
     def incremental_alter_configs(
         self,
@@ -416,7 +416,8 @@ class KafkaAdmin:
             raise self._channel.no_response(call, missing)
         return responses
 
-    def _broker_configs(self, broker_id: int) -> BrokerConfigs:
+    def broker_configs(self, broker_id: int) -> BrokerConfigs:
+        """Return the configs that are set for a broker."""
         own = ConfigResource(BROKERS, str(broker_id))
         found = self.overrides([own, _OF_ALL_BROKERS])
         static = {**self._config, **self._registered_configs(broker_id)}

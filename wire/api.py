@@ -18,12 +18,15 @@ class Api(NamedTuple):
     """Versions of an API whose requests and responses are values of klamm.
 
     ``response`` is a function of the request if that is needed to translate the response.
+    ``complete`` adds to the values of a response, as it is known to the broker with the given id,
+    what the response lacks; it runs on a thread and may wait.
     """
 
     key: int
     versions: range
     request: Translation
     response: Translation | Callable[[Any], Translation]
+    complete: Callable[[KafkaAdmin, int, Any, Values], Values] | None = None
 
     def response_to(self, request: Request) -> Translation:
         """Return the translation of the response to ``request``."""

@@ -1,8 +1,9 @@
 """Answers the APIs that klamm's admin client carries out: CreatePartitions and those of configs.
 
 As in Kafka's ZooKeeper mode, these calls write to ZooKeeper, where the controller and the brokers
-see the change. Mirrors handleCreatePartitionsRequest of kafka.server.KafkaApis, alterConfigs and
-incrementalAlterConfigs of kafka.server.ZkAdminManager, and kafka.server.ConfigHelper.
+see the change. Mirrors handleCreatePartitionsRequest of kafka.server.KafkaApis, alterConfigs,
+incrementalAlterConfigs and maybePopulateMetadataAndConfigs of kafka.server.ZkAdminManager, and
+kafka.server.ConfigHelper.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from typing import Any, Final
 from klamm.admin.configs.changes import checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
+from klamm.admin.configs.effective_configs import BrokerConfigs, topic_entries
 from klamm.admin.failures import InvalidRequest, message_of
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config, Type
 from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
 from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
 from klamm.cluster.jvm.java_strings import java_split
 from klamm.cluster.jvm.scala_sets import duplicates
-from klamm.cluster.requests import ApiError, NewPartitions
+from klamm.cluster.requests import ApiError, CreateTopicsRequest, NewPartitions
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, milliseconds
 from klamm.wire.translations import error_fields, error_or_empty
@@ -87,6 +90,35 @@ def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
     return {
         "results": [{"name": name, **error_fields(errors.get(name, ApiError()))} for name in names]
     }
+
+
+def with_topic_configs(
+    admin: KafkaAdmin, broker_id: int, request: CreateTopicsRequest, response: Values
+) -> Values:
+    """Add the configs of the created topics to a response to CreateTopics.
+
+    They are in the order in which a HashMap of Kafka's LogConfig has them.
+    """
+    created = {one["name"] for one in response["topics"] if one["error_code"] is Errors.NONE}
+    if not created:
+        return response
+    overrides = {topic.name: topic.configs for topic in request.topics}
+    added: dict[str, Values]
+    try:
+        broker = admin.broker_configs(broker_id)
+        added = {name: {"configs": _topic_configs(overrides[name], broker)} for name in created}
+    except KlammError as error:
+        unknown = {"configs": None, "topic_config_error_code": api_error(error).error}
+        added = dict.fromkeys(created, unknown)
+    topics = [{**one, **added.get(one["name"], {})} for one in response["topics"]]
+    return {**response, "topics": topics}
+
+
+def _topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[Values]:
+    entries = {entry.name: entry for entry in topic_entries(overrides, broker)}
+    return [
+        _entry(TOPICS, entries[name], has_synonyms=False) for name in hash_map_order([*entries])
+    ]
 
 
 def _refuse_create_partitions(body: Any, error: ApiError) -> Values:
@@ -169,7 +201,7 @@ def _changed(resource: ConfigResource, change: Any, existing: str | None) -> str
         return value
     if operation is _Operation.DELETE:
         return None
-    config = _configs(resource).get(name)
+    config = _configs(resource.entity_type).get(name)
     if config is None:
         raise AdminError(f"key not found: {name}")
     if config.type is not Type.LIST:
@@ -226,7 +258,7 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
         **_named(asked),
         **error_or_empty(error),
         "configs": [
-            _entry(resource, entry, has_synonyms=has_synonyms)
+            _entry(resource.entity_type, entry, has_synonyms=has_synonyms)
             for entry in entries
             if not names or entry.name in names
         ],
@@ -246,13 +278,12 @@ def _resource(asked: Any, broker_id: int, expected: str) -> ConfigResource:
     return resource
 
 
-def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) -> Values:
-    is_topic = resource.entity_type == TOPICS
-    known = _configs(resource).get(entry.name)
+def _entry(entity_type: str, entry: ConfigEntry, *, has_synonyms: bool) -> Values:
+    known = _configs(entity_type).get(entry.name)
     return {
         "name": entry.name,
         "value": entry.value,
-        "read_only": not (is_topic or (known is not None and known.dynamic)),
+        "read_only": not (entity_type == TOPICS or (known is not None and known.dynamic)),
         "config_source": _SOURCES[entry.source],
         "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
         "is_sensitive": False,
@@ -265,8 +296,8 @@ def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) 
     }
 
 
-def _configs(resource: ConfigResource) -> Mapping[str, Config]:
-    return TOPIC_CONFIGS if resource.entity_type == TOPICS else BROKER_CONFIGS
+def _configs(entity_type: str) -> Mapping[str, Config]:
+    return TOPIC_CONFIGS if entity_type == TOPICS else BROKER_CONFIGS
 
 
 def _named(asked: Any) -> Values:

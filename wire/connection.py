@@ -271,7 +271,11 @@ class Connection:
             return None
         response = on_listener(response, self._served.listener_name)
         values: Values = api.response_to(request).write(response)
-        return values
+        if api.complete is None:
+            return values
+        return await asyncio.to_thread(
+            api.complete, self._admin, self._served.broker_id, request, values
+        )
 
     async def _carry_out(self, call: ListenerCall, incoming: IncomingRequest) -> Values:
         """Answer a request here, once the broker has answered for its metadata.

@@ -33,6 +33,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
 from klamm.wire.api import Api, Asked, ListenerCall
+from klamm.wire.config_apis import with_topic_configs
 from klamm.wire.schema import (
     OPERATIONS_OMITTED,
     RefusedRequest,
@@ -242,7 +243,8 @@ _DELETED: Final = struct(
 )
 APIS: Final = (
     Api(3, range(12), _METADATA._replace(read=_metadata_request), _metadata),
-    Api(19, range(8), _CREATE, _CREATED),
+    Api(19, range(5), _CREATE, _CREATED),
+    Api(19, range(5, 8), _CREATE, _CREATED, with_topic_configs),
     Api(
         20,
         range(3),

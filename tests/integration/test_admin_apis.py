@@ -26,7 +26,7 @@ CREATE_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 37, 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 DESCRIBE_QUOTAS, ALTER_QUOTAS = 48, 49
-METADATA, DELETE_TOPICS = 3, 20
+METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
 TOPIC, BROKER = 2, 4
 FOR_CONTROLLER = {
     CREATE_PARTITIONS: (
@@ -432,6 +432,33 @@ def test_there_are_no_acls_and_no_sasl(server: ClusterServer) -> None:
     for version in range(2):
         answer = ask(server, 0, 17, version, values)
         assert (answer.error_code.name, answer.mechanisms) == ("illegal_sasl_state", ())
+
+
+def test_a_created_topic_is_described(server: ClusterServer) -> None:
+    """With its configs from version 5 on, also if it is only validated."""
+
+    def created(version: int, name: str, *, is_tried: bool = False) -> Any:
+        configs = [{"name": "retention.ms", "value": "7"}]
+        topics = [
+            {
+                **{"name": one, "num_partitions": 3, "replication_factor": 2},
+                **{"assignments": [], "configs": configs},
+            }
+            for one in (name, "a b")
+        ]
+        values = {"topics": topics, "timeout": TIMEOUT, "validate_only": is_tried}
+        return ask(server, controller(server), CREATE_TOPICS, version, values).topics
+
+    assert not hasattr(created(4, "without")[0], "configs")
+    for version, is_tried in ((5, True), (5, False), (7, False)):
+        topic, refused = created(version, f"with-{version}", is_tried=is_tried)
+        assert (topic.num_partitions, topic.replication_factor) == (3, 2)
+        assert (topic.topic_config_error_code, len(topic.configs)) == (0, 26)
+        assert {one.name: one.value for one in topic.configs if one.config_source == 1} == {
+            "retention.ms": "7"
+        }
+        assert (refused.num_partitions, refused.replication_factor) == (-1, -1)
+        assert (refused.topic_config_error_code, refused.configs) == (0, ())
 
 
 def test_configs_are_described_in_kafkas_order(server: ClusterServer) -> None:

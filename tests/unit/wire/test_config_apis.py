@@ -11,14 +11,22 @@ import pytest
 
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
+from klamm.admin.configs.effective_configs import BrokerConfigs
 from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import THROTTLED_RATES
 from klamm.cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
-from klamm.cluster.requests import ApiError, NewPartitions
-from klamm.wire.api import Asked, ListenerCall
+from klamm.cluster.requests import (
+    ApiError,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewPartitions,
+)
+from klamm.wire.api import Api, Asked, ListenerCall
 from klamm.wire.apis import APIS
 from klamm.wire.config_apis import MAX_WAIT_MS
 
@@ -61,6 +69,12 @@ class PlayedAdmin:
         self.fail()
         return self.entries[resource]
 
+    def broker_configs(self, broker_id: int) -> BrokerConfigs:
+        assert broker_id == ME
+        self.fail()
+        static = {"log.index.size.max.bytes": "4000", "min.insync.replicas": "2"}
+        return BrokerConfigs({"unclean.leader.election.enable": "TRUE"}, static=static)
+
     def create_partitions(
         self, wanted: Mapping[str, NewPartitions], timeout_ms: int, *, validate_only: bool
     ) -> Mapping[str, ApiError]:
@@ -85,6 +99,72 @@ def answer(admin: PlayedAdmin, key: int, body: Any, controller: int = ME) -> Any
     return api.answer(
         cast("KafkaAdmin", admin), Asked(body, ME, MetadataResponse((), controller, ()))
     )
+
+
+# -- CreateTopics
+
+OF_TOPIC, OF_BROKER, OF_BROKERS, STATIC, UNSET = range(1, 6)
+CREATED = [
+    ("compression.type", "producer", UNSET),
+    ("leader.replication.throttled.replicas", "", UNSET),
+    ("min.insync.replicas", "2", STATIC),
+    ("message.downconversion.enable", "true", UNSET),
+    ("segment.jitter.ms", "0", UNSET),
+    ("cleanup.policy", "delete", UNSET),
+    ("flush.ms", "9223372036854775807", UNSET),
+    ("follower.replication.throttled.replicas", "", UNSET),
+    ("segment.bytes", "1073741824", UNSET),
+    ("retention.ms", "7", OF_TOPIC),
+    ("flush.messages", "9223372036854775807", UNSET),
+    ("message.format.version", "2.8-IV1", UNSET),
+    ("max.compaction.lag.ms", "9223372036854775807", UNSET),
+    ("file.delete.delay.ms", "60000", UNSET),
+    ("max.message.bytes", "1048588", UNSET),
+    ("min.compaction.lag.ms", "0", UNSET),
+    ("message.timestamp.type", "CreateTime", UNSET),
+    ("preallocate", "false", UNSET),
+    ("index.interval.bytes", "4096", UNSET),
+    ("min.cleanable.dirty.ratio", "0.5", UNSET),
+    ("unclean.leader.election.enable", "true", OF_BROKER),
+    ("retention.bytes", "-1", UNSET),
+    ("delete.retention.ms", "86400000", UNSET),
+    ("segment.ms", "604800000", UNSET),
+    ("message.timestamp.difference.max.ms", "9223372036854775807", UNSET),
+    ("segment.index.bytes", "4000", STATIC),
+]
+"""In the order of a Java HashMap with the definitions of LogConfig."""
+
+
+def created_topics(admin: PlayedAdmin, *results: CreatableTopicResult) -> list[Any]:
+    """The topics in the response to a request that creates t and u."""
+    api = APIS[19, 5]
+    assert isinstance(api, Api) and api.complete is not None
+    topics = (CreatableTopic("t", 1, 1, configs={"retention.ms": "07"}), CreatableTopic("u", 1, 1))
+    request = CreateTopicsRequest(topics, 1000)
+    response = api.response_to(request).write(CreateTopicsResponse(results))
+    answer = api.complete(cast("KafkaAdmin", admin), ME, request, response)
+    return list(answer["topics"])
+
+
+def test_created_topics_have_their_configs(admin: PlayedAdmin) -> None:
+    t, u = created_topics(
+        admin,
+        CreatableTopicResult("t"),
+        CreatableTopicResult("u", Errors.TOPIC_ALREADY_EXISTS, "it exists"),
+    )
+    assert [(one["name"], one["value"], one["config_source"]) for one in t["configs"]] == CREATED
+    assert all((one["read_only"], one["is_sensitive"]) == (False, False) for one in t["configs"])
+    assert u["configs"] == ()
+
+
+def test_configs_of_created_topics_may_be_unknown(admin: PlayedAdmin) -> None:
+    admin.failure = UsageError("no")
+    exists = CreatableTopicResult("u", Errors.TOPIC_ALREADY_EXISTS)
+    t, u = created_topics(admin, CreatableTopicResult("t"), exists)
+    assert t["configs"] is None
+    assert t["topic_config_error_code"] is Errors.UNKNOWN_SERVER_ERROR
+    assert u["configs"] == ()
+    assert created_topics(admin, exists) == [u]
 
 
 # -- CreatePartitions
