@@ -82,17 +82,12 @@ class Encoder:
 
     def names(self) -> pa.Table:
         """Return the strings hashed so far and their hashes, as a table in NAMES_SCHEMA."""
-        rows = [
-            (domain, code, word)
+        names = [
+            {"domain": domain, "code": code, "name": word}
             for domain, codes in self._codes.items()
             for word, code in codes.items()
         ]
-        columns = zip(*rows, strict=True) if rows else ((), (), ())
-        types = NAMES_SCHEMA.types
-        return pa.table(
-            [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)],
-            schema=NAMES_SCHEMA,
-        )
+        return pa.Table.from_pylist(names, NAMES_SCHEMA)
 
     def _hashed(self, name: str, column: pa.Array) -> pa.Array:
         codes = self._codes[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -228,6 +228,16 @@ DAMAGED_SCHEMA: Final = pa.schema(
     + [_field(name, "string") for name in ("problem", "text")]
 )
 """Lines that could not be read. ``problem``: short reason. ``text``: start of the line."""
+
+
+class DamagedLine(NamedTuple):
+    """A line that could not be read, or the first of several. ``text``: the line or its start."""
+
+    line: int
+    problem: str
+    text: str
+
+
 LOST_TRANSACTIONS: Final = "lost transactions"
 """Problem reported at the first readable transaction after transactions that no file contains."""
 REST_UNREAD: Final = "rest of the file unread"

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from klamm.cluster.types import ReplicaAssignment
+from klamm.replay.event_schema import DamagedLine
 
 CUT_LINE: Final = "cut line"
 NOT_A_LOG_LINE: Final = "not a log line"
@@ -72,14 +73,6 @@ class LogRecord(NamedTuple):
     trace: Sequence[str]
 
 
-class Unreadable(NamedTuple):
-    """A line that is not part of a valid log record. ``problem``: reason."""
-
-    line: int
-    problem: str
-    text: str
-
-
 class Fact(msgspec.Struct, gc=False):
     """An event that a log record reports. The fields are columns of event_schema.RAW_SCHEMA."""
 
@@ -113,7 +106,7 @@ class LoggedFacts(NamedTuple):
 NOTHING: Final = LoggedFacts(-1, 0, ())
 
 
-def records(lines: Iterable[str], first_line: int = 1) -> Iterator[LogRecord | Unreadable]:
+def records(lines: Iterable[str], first_line: int = 1) -> Iterator[LogRecord | DamagedLine]:
     """Group lines of a log file into log records. The first line must begin a record."""
     begun: list[str] = []
     whole: re.Match[str] | None = None
@@ -132,7 +125,7 @@ def records(lines: Iterable[str], first_line: int = 1) -> Iterator[LogRecord | U
         elif begun and len(begun) <= MAX_TRACE_LINES and not (whole and _ends(text)):
             begun.append(text)
         elif text.strip():
-            yield Unreadable(line, CUT_LINE if _ends(text) else NOT_A_LOG_LINE, text)
+            yield DamagedLine(line, CUT_LINE if _ends(text) else NOT_A_LOG_LINE, text)
         offset += len(text) + 1
     if begun:
         yield from _finish(begin, begun_at, whole, begun)
@@ -140,7 +133,7 @@ def records(lines: Iterable[str], first_line: int = 1) -> Iterator[LogRecord | U
 
 def _finish(
     line: int, offset: int, whole: re.Match[str] | None, texts: list[str]
-) -> Iterator[LogRecord | Unreadable]:
+) -> Iterator[LogRecord | DamagedLine]:
     used = 1
     if whole is None:
         # A message may have several lines: the logger's name is at the end of the last.
@@ -148,13 +141,13 @@ def _finish(
         used = next(ends, len(texts)) + 1
         whole = _whole("\n".join(texts[:used]))
     if whole is None:
-        yield Unreadable(line, CUT_LINE, texts[0])
+        yield DamagedLine(line, CUT_LINE, texts[0])
         return
     trace = [text for text in texts[used:] if text.strip()]
     if trace and whole[4] not in ("ERROR", "WARN") and not _is_trace(trace[0]):
         for n, text in enumerate(texts[used:], line + used):
             if text.strip():
-                yield Unreadable(n, NOT_A_LOG_LINE, text)
+                yield DamagedLine(n, NOT_A_LOG_LINE, text)
         trace = []
     yield _record(line, offset, whole, trace)
 

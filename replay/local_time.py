@@ -8,8 +8,10 @@ there is no such line, the times in this hour are ambiguous.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final, NamedTuple
+from typing import Final
 from zoneinfo import ZoneInfo
+
+from klamm.replay.event_schema import DamagedLine
 
 AMBIGUOUS: Final = "ambiguous local time"
 NO_SUCH_TIME: Final = "no such local time"
@@ -21,14 +23,6 @@ _BACK_MS: Final = 60_000
 _APART_MS: Final = 12 * 3_600_000
 
 
-class Doubt(NamedTuple):
-    """Lines whose times cannot be converted with certainty. ``line``: number of the first one."""
-
-    line: int
-    problem: str
-    text: str
-
-
 class LocalClock:
     """Converts the times in one file, line by line. If ``zone`` is None, times are UTC.
 
@@ -36,11 +30,11 @@ class LocalClock:
     """
 
     def __init__(self, zone: str | None) -> None:
-        self.doubts: list[Doubt] = []
+        self.doubts: list[DamagedLine] = []
         self._zone = UTC if zone is None else ZoneInfo(zone)
         self._minutes: dict[str, int] = {}
         self._twice: dict[str, tuple[int, int]] = {}
-        self._first: Doubt | None = None
+        self._first: DamagedLine | None = None
         self._is_second = False
         self._last_ms = 0
 
@@ -66,12 +60,12 @@ class LocalClock:
         if minute not in self._twice:
             both = _both_ms(self._zone, minute)
             if both is None:
-                self.doubts.append(Doubt(line, NO_SUCH_TIME, minute))
+                self.doubts.append(DamagedLine(line, NO_SUCH_TIME, minute))
                 return None
             first, second = both
             if first > second:
                 # Clocks skipped this minute: the line must come from another time zone.
-                self.doubts.append(Doubt(line, NO_SUCH_TIME, minute))
+                self.doubts.append(DamagedLine(line, NO_SUCH_TIME, minute))
             if first >= second:
                 self._minutes[minute] = first
                 return first
@@ -82,7 +76,7 @@ class LocalClock:
     def _is_of_second(self, line: int, minute: str, first_ms: int) -> bool:
         if self._first is None or abs(first_ms - self._last_ms) > _APART_MS:
             self.close()
-            self._first, self._is_second = Doubt(line, AMBIGUOUS, minute), False
+            self._first, self._is_second = DamagedLine(line, AMBIGUOUS, minute), False
             self._last_ms = first_ms
         elif first_ms < self._last_ms - _BACK_MS:
             self._is_second = True

@@ -138,15 +138,12 @@ class HistoryOptions:
         rows += self.planted.get(_P.LATE_WRITE, 0) * 2 * self.partitions * REPLICATION_FACTOR
         rows += self.restarts * ROWS_A_RESTART * self.partitions
         if self.events < rows:
+            with_anomalies = f" with {planted} anomalies" if planted else ""
             raise UsageError(
-                f"{self.partitions:,} partitions{_with(planted)} need at least {rows:,} events, "
+                f"{self.partitions:,} partitions{with_anomalies} need at least {rows:,} events, "
                 f"not {self.events:,}",
                 hint="raise --events",
             )
-
-
-def _with(planted: int) -> str:
-    return f" with {planted} anomalies" if planted else ""
 
 
 def parse_planted(text: str) -> dict[Planted, int]:

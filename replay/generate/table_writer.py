@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from klamm.cluster.journal import JOURNAL_FILE, NOT_JSON, Kind
 from klamm.replay.event_files import Folders, write_parts
-from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, code_of
+from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, DamagedLine, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
 from klamm.replay.event_table import EVENTS, MANIFEST, NAMES
 from klamm.replay.generate.journal_writer import (
@@ -38,7 +38,7 @@ from klamm.replay.generate.rows import (
 )
 from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 from klamm.replay.ingest import describe
-from klamm.replay.sources import DamagedLine, damaged_batch, event_batch
+from klamm.replay.sources import damaged_batch, event_batch
 from klamm.replay.sources.journal import SOURCE
 from klamm.replay.sources.registry import SourceFiles
 from klamm.runtime.interrupts import interrupts_deferred

@@ -17,7 +17,7 @@ import pyarrow as pa
 from klamm.cluster.errors import UsageError
 from klamm.replay.engines import Engine
 from klamm.replay.event_files import Folders
-from klamm.replay.event_schema import RAW_SCHEMA
+from klamm.replay.event_schema import RAW_SCHEMA, DamagedLine
 
 READ_SCHEMA: Final = pa.schema(
     [*RAW_SCHEMA, pa.field("problem", pa.string()), pa.field("text", pa.string())]
@@ -114,14 +114,6 @@ def batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.R
         columns = zip(*some, strict=True)
         arrays = [pa.array(values, to.type) for values, to in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-class DamagedLine(NamedTuple):
-    """A log line that could not be read. ``problem``: reason. ``text``: the line or its start."""
-
-    line: int
-    problem: str
-    text: str
 
 
 def damaged_batch(source: str, file: str, lines: Sequence[DamagedLine]) -> pa.RecordBatch:

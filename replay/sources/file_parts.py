@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.replay.engines import Engine
-from klamm.replay.event_schema import REST_UNREAD
+from klamm.replay.event_schema import REST_UNREAD, DamagedLine
 from klamm.replay.locations import location
 
 PART_BYTES: Final = 64 << 20
@@ -55,14 +55,6 @@ class Lines(NamedTuple):
     first_line: int
 
 
-class CutShort(NamedTuple):
-    """Reports that a compressed file is truncated or damaged: ``line`` and later are unreadable."""
-
-    line: int
-    problem: str
-    text: str
-
-
 def size_of(paths: Sequence[Path]) -> int:
     """Return the total size of the files in bytes."""
     return sum(path.stat().st_size for path in paths)
@@ -93,7 +85,7 @@ def number(parts: Sequence[FilePart], counts: Sequence[int]) -> list[FilePart]:
     return [part._replace(lines_before=lines) for part, lines in zip(parts, before, strict=False)]
 
 
-def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
+def read_part(part: FilePart) -> Iterator[Lines | DamagedLine]:
     """Yield the lines of a part in blocks.
 
     Raises EnvironmentProblem if the file has become shorter since it was divided.
@@ -217,7 +209,7 @@ def _sha256(path: Path, compression: str | None) -> bytes | None:
     return digest.digest()
 
 
-def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
+def _read_compressed(part: FilePart) -> Iterator[Lines | DamagedLine]:
     begun = b""
     line = part.lines_before + 1
     try:
@@ -232,7 +224,7 @@ def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
             line += data.count(_NEWLINE)
     except _Damage as damage:
         text = begun[:_TEXT_BYTES].decode(errors="replace")
-        yield CutShort(line, f"{damage} {part.compression}, {REST_UNREAD}", text)
+        yield DamagedLine(line, f"{damage} {part.compression}, {REST_UNREAD}", text)
         return
     if begun:
         yield Lines(begun, line)

@@ -21,18 +21,16 @@ import pyarrow.json
 from klamm.cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
 from klamm.replay.engines import Engine
 from klamm.replay.event_files import Folders, Tasks, store_tasks
-from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL
+from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, DamagedLine
 from klamm.replay.sources import (
     READ_SCHEMA,
     TEXT_CHARACTERS,
-    DamagedLine,
     LogSource,
     SourceOptions,
     damaged_batch,
     event_batch,
 )
 from klamm.replay.sources.file_parts import (
-    CutShort,
     FilePart,
     Lines,
     cut,
@@ -277,11 +275,11 @@ def batches_of_log(part: FollowedPart) -> Iterator[pa.RecordBatch]:
     return batches_of(read_log_part(part), part.file)
 
 
-def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.RecordBatch]:
+def batches_of(blocks: Iterable[Lines | DamagedLine], file: str) -> Iterator[pa.RecordBatch]:
     """Parse blocks of a journal's lines. Yield rows and damaged lines (READ_SCHEMA)."""
     for found in blocks:
-        if isinstance(found, CutShort):
-            yield damaged_batch(JOURNAL, file, [DamagedLine(*found)])
+        if isinstance(found, DamagedLine):
+            yield damaged_batch(JOURNAL, file, [found])
         else:
             yield from journal_batches(found.data, file, found.first_line)
 

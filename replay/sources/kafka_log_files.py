@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from klamm.cluster.errors import UsageError
 from klamm.cluster.rotated_names import parse_rotated
 from klamm.replay.engines import Engine
-from klamm.replay.event_schema import EPOCH_SHIFT
+from klamm.replay.event_schema import EPOCH_SHIFT, DamagedLine
 from klamm.replay.local_time import is_ambiguous
-from klamm.replay.sources.file_parts import CutShort, FilePart, read_part, whole_file
+from klamm.replay.sources.file_parts import FilePart, read_part, whole_file
 
 NAMES: Final = ("state-change.log", "controller.log")
 _date = re.compile(
@@ -217,7 +217,7 @@ def _scan(path: Path, zone: str | None, part_bytes: int) -> _Scan:
     epoch: int | None = None
     names_updates = False
     for block in read_part(whole):
-        if isinstance(block, CutShort):
+        if isinstance(block, DamagedLine):
             break
         data = block.data
         while whole.compression is None and size + len(data) > cuts[-1].begin + part_bytes:

@@ -18,21 +18,25 @@ import pyarrow as pa
 
 from klamm.replay.engines import Engine
 from klamm.replay.event_files import Folders, Tasks, store_tasks
-from klamm.replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, LOG_LEVEL, STATE_CHANGE_LOG
+from klamm.replay.event_schema import (
+    CONTROLLER_LOG,
+    EPOCH_SHIFT,
+    LOG_LEVEL,
+    STATE_CHANGE_LOG,
+    DamagedLine,
+)
 from klamm.replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
 from klamm.replay.kafka_lines import (
     UNKNOWN_LINE,
     Fact,
     LoggedFacts,
     LogRecord,
-    Unreadable,
     records,
     shape,
 )
 from klamm.replay.kafka_state_changes import LOGGER, common_state_change, find_common, state_change
 from klamm.replay.local_time import LocalClock
 from klamm.replay.sources import (
-    DamagedLine,
     LogSource,
     SourceOptions,
     damaged_batch,
@@ -40,7 +44,6 @@ from klamm.replay.sources import (
 )
 from klamm.replay.sources.file_parts import (
     BLOCK_BYTES,
-    CutShort,
     FilePart,
     decompressed_head,
     part_size,
@@ -152,7 +155,7 @@ class _PartReader:
             rows.append((first_line, *self._log_level(begun_ms)))
         if rows:
             yield self._batch(rows)
-        self._damaged += [DamagedLine(*doubt) for doubt in self._clock.doubts]
+        self._damaged += self._clock.doubts
         while self._damaged:
             yield self._damage()
 
@@ -219,8 +222,8 @@ class _PartReader:
 
     def _parse_one_by_one(self, text: str, first_line: int, begin: int) -> Iterator[_Parsed]:
         for record in records(text.removesuffix("\n").split("\n"), first_line):
-            if isinstance(record, Unreadable):
-                self._damaged.append(DamagedLine(*record))
+            if isinstance(record, DamagedLine):
+                self._damaged.append(record)
                 continue
             logged = self._logged_facts(record)
             line, offset, minute, second, ms, level, *_ = record
@@ -229,8 +232,8 @@ class _PartReader:
     def _blocks(self) -> Iterator[str]:
         """Yield blocks of complete lines as text. Lines that are not UTF-8 count as damaged."""
         for found in read_part(self._part):
-            if isinstance(found, CutShort):
-                self._damaged.append(DamagedLine(*found))
+            if isinstance(found, DamagedLine):
+                self._damaged.append(found)
                 return
             data = found.data
             if found.first_line == 1:

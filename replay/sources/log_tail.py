@@ -14,10 +14,10 @@ import msgspec
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.rotated_names import RotatedName, rotated_names
+from klamm.replay.event_schema import DamagedLine
 from klamm.replay.sources.file_parts import (
     BLOCK_BYTES,
     PART_BYTES,
-    CutShort,
     FilePart,
     Lines,
     read_part,
@@ -111,10 +111,10 @@ def parts_between(
 def count_lines(part: FollowedPart) -> int:
     """Return the number of lines that begin in a part."""
     blocks = read_log_part(part)
-    return sum(block.data.count(b"\n") for block in blocks if not isinstance(block, CutShort))
+    return sum(block.data.count(b"\n") for block in blocks if not isinstance(block, DamagedLine))
 
 
-def read_log_part(part: FollowedPart) -> list[Lines | CutShort]:
+def read_log_part(part: FollowedPart) -> list[Lines | DamagedLine]:
     """Read the lines of a part of a growing log; see ``read_part`` for files that do not grow.
 
     Raises EnvironmentProblem if the lines have been deleted.
@@ -155,13 +155,13 @@ def locate(part: FollowedPart) -> FilePart:
     return FilePart(file, begin, end, None, before)
 
 
-def _blocks(part: FollowedPart, found: FilePart) -> list[Lines | CutShort]:
+def _blocks(part: FollowedPart, found: FilePart) -> list[Lines | DamagedLine]:
     blocks = list(read_part(found._replace(lines_before=0) if found.compression else found))
     if found.compression is None:
         return blocks
     data = b"".join(block.data for block in blocks if isinstance(block, Lines))
     begin, end = (_line_after(data, byte) for byte in (found.begin, found.end))
-    damages = [block for block in blocks if isinstance(block, CutShort) and end == len(data)]
+    damages = [block for block in blocks if isinstance(block, DamagedLine) and end == len(data)]
     return [Lines(data[begin:end], part.lines_before + 1)] * (begin < end) + damages
 
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from klamm.cluster.errors import UsageError
 from klamm.replay.engines import Engine, rows
 from klamm.replay.event_files import Folders, Tasks, store_tasks, write_batches, write_parts
-from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
-from klamm.replay.sources import DamagedLine, LogSource, SourceOptions, damaged_batch
+from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG, DamagedLine
+from klamm.replay.sources import LogSource, SourceOptions, damaged_batch
 from klamm.replay.sources.file_parts import part_size, size_of
 from klamm.replay.sources.zookeeper_events import events_of
 from klamm.replay.sources.zookeeper_files import (

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.journal import Kind
-from klamm.replay.event_schema import KINDS, TYPES, ZOOKEEPER_LOG
-from klamm.replay.sources import DamagedLine, batches, damaged_batch
+from klamm.replay.event_schema import KINDS, TYPES, ZOOKEEPER_LOG, DamagedLine
+from klamm.replay.sources import batches, damaged_batch
 from klamm.replay.sources.zookeeper_changes import (
     BROKER,
     CONTROLLER,

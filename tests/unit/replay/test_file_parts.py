@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.replay.event_schema import REST_UNREAD
+from klamm.replay.event_schema import REST_UNREAD, DamagedLine
 from klamm.replay.sources.file_parts import (
-    CutShort,
     FilePart,
     count_lines,
     cut_file,
@@ -44,7 +43,7 @@ def lines_of(parts: list[FilePart]) -> list[tuple[int, bytes]]:
     found = []
     for part in parts:
         for block in read_part(part):
-            assert not isinstance(block, CutShort)
+            assert not isinstance(block, DamagedLine)
             lines = block.data.removesuffix(b"\n").split(b"\n")
             found += list(enumerate(lines, block.first_line))
     return found
@@ -93,8 +92,8 @@ def test_a_truncated_file_gives_what_is_before_its_end(how: str, tmp_path: Path)
     path = tmp_path / "file"
     path.write_bytes(whole[: len(whole) // 2])
     *blocks, end = read_part(next(cut_file(path, 1)))
-    assert isinstance(end, CutShort) and end.problem == f"truncated {how}, {REST_UNREAD}"
-    read = b"".join(block.data for block in blocks if not isinstance(block, CutShort))
+    assert isinstance(end, DamagedLine) and end.problem == f"truncated {how}, {REST_UNREAD}"
+    read = b"".join(block.data for block in blocks if not isinstance(block, DamagedLine))
     assert b"".join(lines).startswith(read)
     assert end.line == read.count(b"\n") + 1 and 40_000 < end.line < 60_000
 
@@ -106,7 +105,7 @@ def test_a_damaged_file_is_reported(how: str, place: int, tmp_path: Path) -> Non
     path = tmp_path / "file"
     path.write_bytes(whole)
     end = list(read_part(next(cut_file(path, 1))))[-1]
-    assert isinstance(end, CutShort) and end.problem == f"damaged {how}, {REST_UNREAD}"
+    assert isinstance(end, DamagedLine) and end.problem == f"damaged {how}, {REST_UNREAD}"
 
 
 def test_zeros_behind_a_gzip_file_are_nothing(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from klamm.replay.event_schema import DamagedLine
 from klamm.replay.kafka_lines import (
     CUT_LINE,
     MAX_TRACE_LINES,
     NOT_A_LOG_LINE,
     LogRecord,
-    Unreadable,
     ids,
     reason,
     records,
@@ -57,8 +57,8 @@ def test_a_trace_may_follow_any_level_but_other_text_only_an_error() -> None:
     lines = [INFO, "free text", "more of it", INFO]
     first, second, *found = records(lines)
     assert [first, second] == [
-        Unreadable(2, NOT_A_LOG_LINE, "free text"),
-        Unreadable(3, NOT_A_LOG_LINE, "more of it"),
+        DamagedLine(2, NOT_A_LOG_LINE, "free text"),
+        DamagedLine(3, NOT_A_LOG_LINE, "more of it"),
     ]
     assert [getattr(record, "trace", None) for record in found] == [[], []]
     [error] = records([ERROR, "free text"])
@@ -77,20 +77,20 @@ def test_a_message_of_several_lines() -> None:
 def test_cut_lines() -> None:
     for end in range(len("[2021-09-01 10:15:42,007] INFO "), len(INFO)):
         [found] = records([INFO[:end]])
-        assert found == Unreadable(1, CUT_LINE, INFO[:end])
+        assert found == DamagedLine(1, CUT_LINE, INFO[:end])
     rest, whole = records([INFO[40:], INFO])
-    assert rest == Unreadable(1, CUT_LINE, INFO[40:])
+    assert rest == DamagedLine(1, CUT_LINE, INFO[40:])
     assert isinstance(whole, LogRecord) and whole.line == 2
     after = list(records([INFO, INFO[40:], ERROR]))
     assert [found.line for found in after] == [2, 1, 3]
-    assert after[0] == Unreadable(2, CUT_LINE, INFO[40:])
-    [begun] = [found for found in records([INFO[:50], INFO]) if isinstance(found, Unreadable)]
-    assert begun == Unreadable(1, CUT_LINE, INFO[:50])
+    assert after[0] == DamagedLine(2, CUT_LINE, INFO[40:])
+    [begun] = [found for found in records([INFO[:50], INFO]) if isinstance(found, DamagedLine)]
+    assert begun == DamagedLine(1, CUT_LINE, INFO[:50])
 
 
 def test_what_is_no_log_at_all() -> None:
     found = list(records(["{", "", '"a": 1}']))
-    assert found == [Unreadable(1, NOT_A_LOG_LINE, "{"), Unreadable(3, NOT_A_LOG_LINE, '"a": 1}')]
+    assert found == [DamagedLine(1, NOT_A_LOG_LINE, "{"), DamagedLine(3, NOT_A_LOG_LINE, '"a": 1}')]
     assert list(records([])) == list(records(["", " "])) == []
 
 

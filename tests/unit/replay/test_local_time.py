@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from klamm.replay.local_time import AMBIGUOUS, NO_SUCH_TIME, Doubt, LocalClock, is_ambiguous
+from klamm.replay.event_schema import DamagedLine
+from klamm.replay.local_time import AMBIGUOUS, NO_SUCH_TIME, LocalClock, is_ambiguous
 
 BERLIN = "Europe/Berlin"
 ADELAIDE = "Australia/Adelaide"
 
 
-def times(zone: str | None, *texts: str) -> tuple[list[str], list[Doubt]]:
+def times(zone: str | None, *texts: str) -> tuple[list[str], list[DamagedLine]]:
     """UTC of local times, and what was not certain."""
     clock = LocalClock(zone)
     found = []
@@ -43,7 +44,7 @@ def test_an_hour_of_another_year_begins_anew_in_either_direction() -> None:
     minutes = ("2021-10-31 02:10", "2020-10-25 02:10", "2021-10-31 02:20")
     assert times(BERLIN, *minutes) == (
         ["10-31 00:10:00", "2020-10-25 00:10:00", "10-31 00:20:00"],
-        [Doubt(line, AMBIGUOUS, minute) for line, minute in enumerate(minutes, 1)],
+        [DamagedLine(line, AMBIGUOUS, minute) for line, minute in enumerate(minutes, 1)],
     )
 
 
@@ -77,7 +78,7 @@ def test_an_hour_that_occurs_twice_without_a_hint_which_it_is() -> None:
     lines = ("2021-10-31 01:00:00", "2021-10-31 02:30:00", "2021-10-31 02:40:00")
     found, doubts = times(BERLIN, *lines, "2021-10-31 03:00:00")
     assert found[1:3] == ["10-31 00:30:00", "10-31 00:40:00"]
-    assert doubts == [Doubt(2, AMBIGUOUS, "2021-10-31 02:30")]
+    assert doubts == [DamagedLine(2, AMBIGUOUS, "2021-10-31 02:30")]
 
 
 def test_every_year_has_its_own_doubt() -> None:
@@ -99,7 +100,7 @@ def test_a_zone_that_moves_by_half_an_hour() -> None:
 def test_times_that_clocks_never_showed() -> None:
     found, doubts = times(BERLIN, "2021-03-28 02:30:00", "2021-03-28 02:30:01")
     assert found == ["03-28 01:30:00", "03-28 01:30:01"]
-    assert doubts == [Doubt(1, NO_SUCH_TIME, "2021-03-28 02:30")]
+    assert doubts == [DamagedLine(1, NO_SUCH_TIME, "2021-03-28 02:30")]
     found, doubts = times(None, "2021-13-28 02:30:00")
     assert found == ["none"]
     assert [doubt.problem for doubt in doubts] == [NO_SUCH_TIME]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.replay.sources.file_parts import CutShort
+from klamm.replay.event_schema import DamagedLine
 from klamm.replay.sources.log_tail import (
     FollowedPart,
     LogPosition,
@@ -35,7 +35,7 @@ def lines_of(parts: list[FollowedPart]) -> list[tuple[int, bytes]]:
     found = []
     for part in parts:
         for block in read_log_part(part):
-            assert not isinstance(block, CutShort)
+            assert not isinstance(block, DamagedLine)
             lines = block.data.removesuffix(b"\n").split(b"\n")
             found += list(enumerate(lines, block.first_line))
     return found
