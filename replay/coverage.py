@@ -152,7 +152,7 @@ def _runs(
     for key in epochs:
         grouped[key[:2]].append(key)
     runs: dict[str, list[RunCoverage]] = defaultdict(list)
-    for (source, run), keys in sorted(grouped.items()):
+    for (source, run), keys in grouped.items():
         found = [epochs[key] for key in keys]
         numbers = [key[3] for key in keys]
         rows = sum(at.rows for at in found)

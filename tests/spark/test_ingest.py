@@ -13,10 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
-from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.replay.engines import Engine
 from klamm.replay.engines import rows as rows_in
 from klamm.replay.engines.spark_engine import SparkEngine
+from klamm.replay.event_schema import KINDS
 from klamm.replay.event_table import (
     OutOfOrder,
     RunCoverage,
@@ -160,6 +161,9 @@ def test_a_journal_with_its_halves_swapped_is_reported(engine: Engine, tmp_path:
         ("late write", in_order),
         ("epochs", in_order[4:] + in_order[:4]),
         ("rows", [row(n) for n in (3, 4, 1, 2)]),
+        ("first row", [row(n) for n in (2, 1, 3)]),
+        ("last row", [row(n) for n in (1, 3, 2)]),
+        ("two controllers", [row(1), row(1, controller=1), row(2), row(2, controller=1)]),
     ):
         path = tmp_path / f"{run}.jsonl"
         path.write_bytes(encoded(*(msgspec.structs.replace(at, run_id=run) for at in rows)))
@@ -167,17 +171,41 @@ def test_a_journal_with_its_halves_swapped_is_reported(engine: Engine, tmp_path:
     assert {run.run: run.out_of_order for run in source.runs} == {
         "late write": None,
         "epochs": OutOfOrder(str(tmp_path / "epochs.jsonl"), 3, 1, after=3),
-        "rows": OutOfOrder(str(tmp_path / "rows.jsonl"), 1, 1, after=1),
+        **{
+            run: OutOfOrder(str(tmp_path / f"{run}.jsonl"), 1, 1, after=1)
+            for run in ("rows", "first row", "last row")
+        },
+        "two controllers": None,
     }
     assert {run.missing for run in source.runs} == {0}
 
 
-def test_a_lost_row_does_not_hide_behind_a_repeated_one(engine: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "missing", "repeated"),
+    [
+        pytest.param((1, 2, 4, 4, 5, 5, 7, 8), 2, 2, id="the same number and sum"),
+        pytest.param((1, 1, 2, 2, 4), 1, 2, id="the same sum and exclusive or"),
+        pytest.param((3, 4, 4, 5, 6, 7, 7), 2, 2, id="the same number and exclusive or"),
+    ],
+)
+def test_a_lost_row_does_not_hide_behind_a_repeated_one(
+    numbers: tuple[int, ...], missing: int, repeated: int, engine: Engine, tmp_path: Path
+) -> None:
     path = tmp_path / "journal.jsonl"
-    path.write_bytes(encoded(*map(row, (1, 2, 4, 4, 5, 5, 7, 8))))
+    path.write_bytes(encoded(*map(row, numbers)))
     (source,) = make_table(engine, [path], tmp_path / "table").sources
     (run,) = source.runs
-    assert (run.rows, run.missing, run.repeated) == (8, 2, 2)
+    assert (run.rows, run.missing, run.repeated) == (len(numbers), missing, repeated)
+
+
+def test_kinds_and_runs_of_a_table_have_an_order(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    kinds = [row(n, kind=kind) for n, kind in enumerate(reversed(Kind), 1)]
+    of_runs = [row(1, run_id=run, t_ms=t_ms) for run, t_ms in (("a", 9), ("z", 8), ("b", 8))]
+    path.write_bytes(encoded(*kinds, *of_runs))
+    (source,) = make_table(engine, [path], tmp_path / "table").sources
+    assert list(source.kinds) == [str(kind) for kind in KINDS if kind in list(Kind)]
+    assert [run.run for run in source.runs] == ["b", "z", "a", "r"]
 
 
 def test_rows_keep_their_lines_in_whatever_parts_a_file_is_read(

@@ -59,8 +59,13 @@ def test_no_leader_is_missed_while_a_topic_is_deleted(engine: Engine, leaderless
         lost("zookeeper", 1),
         lost("state-change.log", 1),
         lost("state-change.log", 2, run="another", t_ms=30),
+        # In another log, the deletion lasts from its first millisecond up to that of the creation.
+        lost("state-change.log", 3, t_ms=9),
+        lost("state-change.log", 4, t_ms=10),
+        lost("state-change.log", 5, t_ms=70),
     )
-    assert rows_of(engine, found, "partition", "start_ms") == [(1, 80), (1, 90), (2, 30)]
+    counted = [(1, 80), (1, 90), (2, 30), (3, 9), (5, 70)]
+    assert rows_of(engine, found, "partition", "start_ms") == counted
 
 
 def test_a_partition_that_is_deleted_is_not_without_a_leader(
@@ -114,7 +119,10 @@ def test_the_next_controller_knows_who_came_back(engine: Engine, leaderless: Cod
         {"kind": "controller_ready", "epoch": 2},
         move(OFFLINE, ONLINE, partition=1, epoch=2, leader=2, prev_leader=2, isr=[2]),
     )
-    assert rows_of(engine, found, "partition", "start_ms", "end_ms") == [(0, 30, 70), (1, 40, 80)]
+    assert rows_of(engine, found, "partition", "epoch", "start_ms", "end_ms") == [
+        (0, 1, 30, 70),
+        (1, 1, 40, 80),
+    ]
 
 
 def test_a_moved_leader_and_a_deleted_topic_are_no_outage(

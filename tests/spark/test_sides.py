@@ -152,6 +152,27 @@ def test_an_isr_is_compared_with_a_partial_log_only_at_the_same_version(
     isrs = "ISRs whose znode versions differ: b does not record all ISR changes"
     assert found.not_compared == [isrs, "replica states: a.jsonl has none"]
     assert compare(duckdb, b, a).not_compared == [isrs, "replica states: b has none"]
+    c = side(duckdb, "c.jsonl", replica("t", 1, "OnlineReplica"))
+    assert compare(duckdb, c, b).not_compared == [isrs, "replica states: b has none"]
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "first"),
+    [
+        pytest.param((20, 1), (10, 2), "B", id="by time"),
+        pytest.param((10, 2), (10, 1), "B", id="at the same time by place"),
+        pytest.param((10, 1), (10, 1), "A", id="at the same time and place A"),
+    ],
+)
+def test_of_two_writes_of_one_side_alone_the_earlier_is_the_divergence(
+    of_a: tuple[int, int], of_b: tuple[int, int], first: str, duckdb: Engine
+) -> None:
+    sides = [
+        side(duckdb, name, event("t", leader, [leader], 5, t_ms=t_ms, place=place))
+        for name, leader, (t_ms, place) in (("a.jsonl", 1, of_a), ("b.jsonl", 2, of_b))
+    ]
+    found = compare(duckdb, *sides).divergence
+    assert found is not None and found.side == first
 
 
 def test_the_first_write_of_one_side_alone_is_the_divergence(duckdb: Engine) -> None:
