@@ -1,6 +1,6 @@
 """Specification of a cluster: brokers, racks, end points, configs and seed.
 
-The same spec describes real and simulated clusters. runtime/node.py creates nodes from it.
+The same spec describes real and simulated clusters. runtime/node_host.py creates nodes from it.
 """
 
 from __future__ import annotations

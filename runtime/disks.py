@@ -40,10 +40,6 @@ def _no_sleep(_: float) -> None:
     return
 
 
-def _at_once(function: Callable[[], None]) -> None:
-    function()
-
-
 class ClusterDisks:
     """Injects faults into the disks of one cluster.
 
@@ -57,7 +53,7 @@ class ClusterDisks:
         copying: Copying,
         journal: Journal,
         send_event: Callable[[int, LogDirFailed], None],
-        call: Callable[[Callable[[], None]], None] = _at_once,
+        call: Callable[[Callable[[], None]], None],
     ) -> None:
         self._log_dirs = spec.broker_config.log_dirs
         self.stores = stores

@@ -47,7 +47,7 @@ class ClusterCollector(Collector):
         yield GaugeMetricFamily(
             "klamm_journal_writable",
             "1 if the journal and the logs can be written, else 0 (no controller is then elected)",
-            value=float(self._cluster.journal.failure is None),
+            value=float(self._cluster.guard.failure is None),
         )
         yield GaugeMetricFamily(
             "klamm_failed_failovers",

@@ -67,7 +67,7 @@ def cluster_status(
     nodes = cluster.nodes
     return _cluster_state(
         cluster,
-        cluster.journal,
+        cluster.guard,
         {
             "connect": cluster.connect_string,
             "state": cluster.session_state.name,

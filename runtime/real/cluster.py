@@ -16,23 +16,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from klamm.brokers.bandwidth.copying import Copying
-from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.status import broker_status
 from klamm.brokers.storage.faults import FaultyDisk
 from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Journal
 from klamm.cluster.requests import Address, Message
-from klamm.controller.candidacy import Candidacy
-from klamm.controller.request_sender import RequestTap
 from klamm.runtime.bandwidth import Bandwidth
-from klamm.runtime.clock import MachineClocks, WallClock
+from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.disks import ClusterDisks, local_disk
-from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.disks import local_disk
 from klamm.runtime.kafka_logs import KafkaLogs
-from klamm.runtime.log_stores import LogStores
-from klamm.runtime.node import build_node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
@@ -41,6 +34,7 @@ from klamm.runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
+from klamm.runtime.node_host import NodeHost
 from klamm.runtime.real.broker_hub import BrokerHub
 from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.late_messages import ADDRESS as LATE_MESSAGES
@@ -58,7 +52,7 @@ logger = logging.getLogger(__name__)
 _START_MARGIN_MS = 5_000.0
 
 
-class RealCluster:
+class RealCluster(NodeHost):
     """The brokers and controllers of one ``klamm up`` process; thread-safe.
 
     ``logs``: the Kafka-like log files of the controllers, or None for no such files. ``disk``:
@@ -71,38 +65,28 @@ class RealCluster:
         connect_string: str,
         journal: Journal,
         logs: KafkaLogs | None = None,
-        on_failure: Callable[[KlammError], None] = lambda _: None,
+        on_failure: Callable[[KlammError], None] | None = None,
         disk: FaultyDisk | None = None,
     ) -> None:
-        self.spec = spec
         self.connect_string = connect_string
-        self.clock = WallClock()
-        self.clocks = MachineClocks(self.clock)
-        self.transport = RoutedTransport()
-        self.nodes = RunningNodes()
-        self.request_taps: list[RequestTap] = []
+        self.clock = clock = WallClock()
+        self.transport = transport = RoutedTransport()
+        self.nodes: RunningNodes = RunningNodes()
         self._logs = logs
-        self._hub = BrokerHub(self.clock)
-        self.candidacy = Candidacy(self.clock, on_failure)
-        notify, post = self.nodes.on_candidacy_changed, self._hub.post
-        self.journal = JournalGuard(journal, logs, self.clock, post, self.candidacy, notify)
-        self.clients = HubClients(self._hub, self.transport, self.clock)
-        self._copying = Copying(
-            self.clock, self.transport.send, self._hub.give, self.transport.reaches
+        self._hub = hub = BrokerHub(clock)
+        disk = disk or local_disk()
+        super().__init__(
+            spec, clock, transport, journal, disk, hub.give, hub.post, logs, on_failure
         )
+        self.clients = HubClients(hub, transport, clock)
         self.transport.on_change = self._on_network_change
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
-        self._incarnations, self._is_closed = 0, False
-        self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
-        stores = LogStores(spec.segments, self.log_journal, disk or local_disk())
-        self.disks = ClusterDisks(
-            spec, stores, self._copying, journal, self._send_event, self._call
-        )
+        self._is_closed = False
         self.own_session = OwnSession(connect_string, spec)
         self._hub.start()
-        self._hub.add(Bandwidth(self._copying))
-        self._hub.add(self.journal)
+        self._hub.add(Bandwidth(self.copying))
+        self._hub.add(self.guard)
         self._hub.add(LateMessages(self.transport.deliver_late, self.clock))
         self.transport.deliver_later = self._deliver_later
 
@@ -188,23 +172,14 @@ class RealCluster:
         with contextlib.ExitStack() as unless_built:
             if not is_pooled:
                 unless_built.callback(session.close)
-            transport, journal = MortalTransport(self.transport), MortalJournal(self.journal)
-            self._incarnations += 1
-            node = build_node(
-                self.spec,
+            transport, journal = MortalTransport(self.transport), MortalJournal(self.guard)
+            node = self._new_node(
                 broker_id,
                 broker_store=KazooStore(session, self._hub.wait),
                 controller_store=KazooStore(session),
                 transport=transport,
-                clock=self.clocks[broker_id],
                 journal=journal,
                 state_change_log=self._logs.open(broker_id) if self._logs else None,
-                incarnation=self._incarnations,
-                log_store=self.disks.stores[broker_id],
-                log_journal=self.log_journal,
-                copying=self._copying,
-                candidacy=self.candidacy,
-                request_taps=self.request_taps,
             )
             unless_built.pop_all()
         return RunningNode(
@@ -304,11 +279,8 @@ class RealCluster:
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
         self._send_event(broker_id, LogDirFailed(path))
 
-    def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
-        self._hub.post(Address("broker", broker_id), event)
-
     def _on_network_change(self) -> None:
-        self._call(self._copying.on_links_cut)
+        self._call(self.copying.on_links_cut)
         self._cut_from_zookeeper()
 
     def _cut_from_zookeeper(self) -> None:
@@ -366,7 +338,7 @@ class RealCluster:
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self._hub.set_paused(Address("broker", broker_id), paused)
-        self._call(lambda: self._copying.set_paused(broker_id, paused))
+        self._call(lambda: self.copying.set_paused(broker_id, paused))
 
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
         """Add a broker to the cluster without starting it.

@@ -129,12 +129,6 @@ class RunningNodes(dict[int, RunningNode]):
         """True if all controllers are idle."""
         return all(running.is_idle for running in tuple(self.values()))
 
-    def on_candidacy_changed(self) -> None:
-        """Notify all controllers that their eligibility for election has changed."""
-        for running in self.copy().values():
-            if running.node.controller is not None:
-                running.node.controller.on_candidacy_changed()
-
     @property
     def active_controller(self) -> int | None:
         """The id of the broker with the active controller, or None.

@@ -13,26 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.constant_rate.connections import CertainConnections
-from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.status import broker_status
 from klamm.cluster.errors import WrongState
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
-from klamm.controller.candidacy import Candidacy
-from klamm.controller.request_sender import RequestTap
 from klamm.controller.state_change_log import StateChangeLog
 from klamm.runtime.actors import Actor
 from klamm.runtime.bandwidth import Bandwidth
 from klamm.runtime.client_actor import Client, ClientActor
-from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.disks import ClusterDisks, simulated_disk
+from klamm.runtime.disks import simulated_disk
 from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.journal_guard import JournalGuard
-from klamm.runtime.log_stores import LogStores
-from klamm.runtime.node import Node, build_node
+from klamm.runtime.node import Node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
@@ -42,6 +35,7 @@ from klamm.runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
+from klamm.runtime.node_host import NodeHost
 from klamm.runtime.simulated.run_loop import RunLoop
 from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.zk.memory_store import Crashed, LostReply, MemoryStore
@@ -61,12 +55,11 @@ class SimulatedNode:
     node: Node
 
 
-class SimulatedWorld(RunLoop):
+class SimulatedWorld(NodeHost, RunLoop):
     """A simulated cluster with its ZooKeeper and its network, run step by step.
 
     - ``on_crash`` is called with the broker id if a hook of the ZooKeeper server raises Crashed in
       an actor. By default the node is killed.
-    - ``log_stores`` has the logs of the brokers, which survive when a broker crashes.
     - ``has_memory_disk``: log segments are stored in memory instead of on the machine's disk.
     - ``open_log`` returns the Kafka-like logs of a controller.
     """
@@ -78,12 +71,12 @@ class SimulatedWorld(RunLoop):
         has_memory_disk: bool = False,
         open_log: OpenLog | None = None,
     ) -> None:
-        super().__init__(spec.seed)
-        self.spec = spec
-        self.clocks = MachineClocks(self.clock)
+        RunLoop.__init__(self, spec.seed)
+        self.nodes: dict[int, SimulatedNode] = {}
         self.journal = MemoryJournal()
         give, transport = self.scheduler.give, self.transport
-        self.copying = Copying(self.clock, transport.send, give, transport.reaches)
+        disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
+        NodeHost.__init__(self, spec, self.clock, transport, self.journal, disk, give, give)
         self.connections = CertainConnections(transport.is_lossless, transport.disconnect_at_once)
         self.transport.on_change = self._on_network_change
         self._zookeeper_links = ZooKeeperLinks(
@@ -91,22 +84,12 @@ class SimulatedWorld(RunLoop):
         )
         self.add_actor(self._zookeeper_links)
         self._connect(Bandwidth(self.copying))
-        self.nodes: dict[int, SimulatedNode] = {}
-        self.request_taps: list[RequestTap] = []
-        self.candidacy = Candidacy(self.clock)
-        changed = self._on_candidacy_changed
-        self.guard = JournalGuard(self.journal, None, self.clock, give, self.candidacy, changed)
         self._connect(self.guard)
-        log_journal = LogJournal(self.guard, self.clock, spec.run_id)
-        disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
-        self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
-        self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._send_event)
         self.on_crash = self.kill
         self.observer: Watcher | None = None
         self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []
-        self._incarnations = 0
 
     # -- steps
 
@@ -131,11 +114,6 @@ class SimulatedWorld(RunLoop):
         while self._halted:
             self.kill(self._halted.pop())
 
-    def _on_candidacy_changed(self) -> None:
-        for running in self.nodes.values():
-            if running.node.controller is not None:
-                running.node.controller.on_candidacy_changed()
-
     def _on_shut_down(self, broker_id: int) -> None:
         self._shut_down.append(broker_id)
 
@@ -158,23 +136,14 @@ class SimulatedWorld(RunLoop):
         if broker_id in self.nodes:
             raise WrongState(f"broker {broker_id} is already running")
         store = self.open_store()
-        self._incarnations += 1
-        node = build_node(
-            self.spec,
+        node = self._new_node(
             broker_id,
             broker_store=store,
             controller_store=store,
             transport=self.transport,
-            clock=self.clocks[broker_id],
             journal=self.guard,
             state_change_log=self._open_log and self._open_log(broker_id, self.clock),
-            incarnation=self._incarnations,
-            log_store=self.log_stores[broker_id],
             connections=self.connections,
-            log_journal=self.log_stores.journal,
-            copying=self.copying,
-            candidacy=self.candidacy,
-            request_taps=self.request_taps,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(node, self.clock, self._on_shut_down, self._on_halted)
@@ -238,9 +207,6 @@ class SimulatedWorld(RunLoop):
         If no other log directory works, the broker is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
         self._send_event(broker_id, LogDirFailed(path))
-
-    def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
-        self.scheduler.give(Address("broker", broker_id), event)
 
     def kill_all(self) -> None:
         """Kill the process of the whole cluster: every node, with all in-memory logs.

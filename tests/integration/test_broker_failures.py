@@ -79,7 +79,7 @@ def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
 
 def test_every_failure_at_a_start_is_reported(server: ClusterServer) -> None:
     server.operations.perform(Stop(1))
-    copying = server.cluster._copying
+    copying = server.cluster.copying
     copying.join = None  # type: ignore[assignment, method-assign]
     for wait in (True, False):
         with pytest.raises(TypeError):

@@ -195,7 +195,8 @@ def test_controllers_are_idle_when_none_has_an_event(nodes: RunningNodes) -> Non
     for id_, controller in cluster.controllers.items():
         nodes.add(id_, node(controller))
     assert nodes.is_idle
-    nodes.on_candidacy_changed()
+    for controller in cluster.controllers.values():
+        controller.on_candidacy_changed()
     assert [controller.events.has_work() for controller in cluster.controllers.values()] == [
         True,
         True,

@@ -1,0 +1,146 @@
+"""What the clusters of both worlds have in common: what their nodes share, and how one is created.
+
+runtime/real/ and runtime/simulated/ start, run and end the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from klamm.admin.topics.topics import new_topic_id
+from klamm.brokers.bandwidth.copying import Copying, Give
+from klamm.brokers.broker import KafkaServer
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.cluster.errors import KlammError
+from klamm.cluster.protocols import Clock, Journal, Transport
+from klamm.cluster.requests import Address
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.kafka_controller import KafkaController
+from klamm.controller.request_sender import RequestTap
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.clock import MachineClocks
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.disks import ClusterDisks
+from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.log_stores import LogStores
+from klamm.runtime.node import Node
+from klamm.runtime.node_actors import LogDirFailed
+from klamm.runtime.transport import RoutedTransport
+from klamm.zk.store import Store
+
+
+class NodeHost:
+    """A cluster of either world: its specification, and what its nodes share.
+
+    - ``clocks``: the clocks of the brokers' machines.
+    - ``copying``: the bandwidth model that delays replica copies.
+    - ``guard``: the journal as the nodes see it; ``log_journal`` receives rows about logs.
+    - ``log_stores``: the logs of the brokers, which survive when a broker crashes.
+
+    ``give`` queues an event for an actor on the brokers' thread, ``post`` on any thread. ``logs``:
+    the Kafka-like log files of the controllers, or None for no such files. ``on_failure`` is called
+    when no controller can be elected any more.
+    """
+
+    nodes: Mapping[int, Any]
+    """The running nodes, keyed by broker id. ``nodes[id].node`` is the Node."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        clock: Clock,
+        transport: RoutedTransport,
+        journal: Journal,
+        disk: FaultyDisk,
+        give: Give,
+        post: Give,
+        logs: KafkaLogs | None = None,
+        on_failure: Callable[[KlammError], None] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.clocks = MachineClocks(clock)
+        self.request_taps: list[RequestTap] = []
+        self.candidacy = Candidacy(clock, on_failure)
+        self.copying = Copying(clock, transport.send, give, transport.reaches)
+        changed = self._on_candidacy_changed
+        self.guard = JournalGuard(journal, logs, clock, post, self.candidacy, changed)
+        self.log_journal = LogJournal(self.guard, clock, spec.run_id)
+        self.log_stores = LogStores(spec.segments, self.log_journal, disk)
+        self.disks = ClusterDisks(
+            spec, self.log_stores, self.copying, journal, self._send_event, self._call
+        )
+        self._post = post
+        self._incarnations = 0
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Call a function on the brokers' thread."""
+        function()
+
+    def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
+        self._post(Address("broker", broker_id), event)
+
+    def _on_candidacy_changed(self) -> None:
+        for running in tuple(self.nodes.values()):
+            if running.node.controller is not None:
+                running.node.controller.on_candidacy_changed()
+
+    def _new_node(
+        self,
+        broker_id: int,
+        *,
+        broker_store: Store,
+        controller_store: Store,
+        transport: Transport,
+        journal: Journal,
+        state_change_log: StateChangeLog | None,
+        connections: CertainConnections | None = None,
+    ) -> Node:
+        """Create a node's broker and, if the broker is a controller candidate, its controller.
+
+        ``broker_store`` and ``controller_store`` use the same session.
+        """
+        # A restarted broker draws different random numbers.
+        self._incarnations += 1
+        incarnation, spec, clock = self._incarnations, self.spec, self.clocks[broker_id]
+        info = spec.broker_info(broker_id)
+        broker = KafkaServer(
+            info,
+            broker_store,
+            transport,
+            clock,
+            spec.broker_config,
+            # Topic ids and cluster ids have the same format: a random UUID in base64.
+            spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
+            spec.quirks,
+            self.log_stores[broker_id],
+            connections,
+            self.log_journal,
+            self.copying,
+        )
+        if not spec.is_candidate(broker_id):
+            return Node(broker=broker, controller=None)
+        controller = KafkaController(
+            spec.controller_config(broker_id),
+            info,
+            controller_store,
+            transport,
+            clock,
+            journal,
+            broker.metadata_cache,
+            JavaRandom(hash((spec.seed, broker_id, incarnation))),
+            spec.quirks,
+            state_change_log,
+            broker.on_registered,
+            broker.dynamic_config_manager.config,
+            self.candidacy,
+            self.request_taps,
+        )
+        broker.dynamic_config_manager.on_unclean_election_enabled = (
+            controller.enable_unclean_leader_election
+        )
+        return Node(broker=broker, controller=controller)
