@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from klamm.brokers.broker import KafkaServer
+from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.storage.faults import DiskFault
 from klamm.cluster.protocols import Clock
@@ -70,6 +71,11 @@ class Cluster(Protocol):
         """Transport between brokers, controllers and clients.
 
         Set its ``faults`` to cut, clog, delay or degrade links, also those with ZooKeeper."""
+        ...
+
+    @property
+    def log_journal(self) -> LogJournal:
+        """Receives journal rows about logs and corrupt batches."""
         ...
 
     @property

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from klamm.brokers.logs.file_log_store import FileLogStore, folder_of
-from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
 from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
 from klamm.cluster.errors import UsageError
@@ -20,12 +19,11 @@ class LogStores:
     """The log store of each broker, keyed by broker id.
 
     ``segments`` is a directory with a folder ``ID/`` for each broker, which contains the broker's
-    log directories; if it is None, brokers have in-memory (offset-only) logs. ``journal`` receives
-    rows about logs. All file operations use ``disk``.
+    log directories; if it is None, brokers have in-memory (offset-only) logs. All file
+    operations use ``disk``.
     """
 
-    def __init__(self, segments: Path | None, journal: LogJournal, disk: FaultyDisk) -> None:
-        self.journal = journal
+    def __init__(self, segments: Path | None, disk: FaultyDisk) -> None:
         self.disk = disk
         self.faults: dict[tuple[int, str], DiskFault] = {}
         self._segments = segments

@@ -70,7 +70,7 @@ class NodeHost:
         changed = self._on_candidacy_changed
         self.guard = JournalGuard(journal, logs, clock, post, self.candidacy, changed)
         self.log_journal = LogJournal(self.guard, clock, spec.run_id)
-        self.log_stores = LogStores(spec.segments, self.log_journal, disk)
+        self.log_stores = LogStores(spec.segments, disk)
         self.disks = ClusterDisks(
             spec, self.log_stores, self.copying, journal, self._send_event, self._call
         )

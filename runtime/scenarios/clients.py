@@ -16,7 +16,6 @@ from klamm.brokers.clients.batches import Counted, Payload
 from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
 from klamm.brokers.clients.consumer import Consumer
 from klamm.brokers.clients.producer import Producer
-from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.records import Record
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.errors import KlammError, RequestTimedOut
@@ -57,17 +56,12 @@ T = TypeVar("T")
 class ScenarioClients:
     """The producers and the consumers of one scenario.
 
-    ``log_journal`` receives rows about corrupt batches. ``has_files``: brokers store records in
-    segment files; otherwise they have in-memory (offset-only) logs. ``fetch_wait_ms``: how long a
-    broker may keep a fetch of the consumer waiting."""
+    ``has_files``: brokers store records in segment files; otherwise they have in-memory
+    (offset-only) logs. ``fetch_wait_ms``: how long a broker may keep a fetch of the consumer
+    waiting."""
 
     def __init__(
-        self,
-        host: ScenarioDriver,
-        log_journal: LogJournal,
-        *,
-        has_files: bool,
-        fetch_wait_ms: int = FETCH_WAIT_MS,
+        self, host: ScenarioDriver, *, has_files: bool, fetch_wait_ms: int = FETCH_WAIT_MS
     ) -> None:
         self._host = host
         self._has_files = has_files
@@ -79,8 +73,7 @@ class ScenarioClients:
         self._readers: dict[TopicPartition, Consumer] = {}
         # Fetches wait long, so that a cluster without writes can become idle.
         reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=fetch_wait_ms)
-        self._consumer = Consumer(CONSUMER, brokers, reads, log_journal=log_journal)
-        self._log_journal = log_journal
+        self._consumer = Consumer(CONSUMER, brokers, reads, log_journal=host.cluster.log_journal)
         self._has_begun = False
 
     def produce(self, tp: TopicPartition, count: int) -> None:
@@ -126,7 +119,11 @@ class ScenarioClients:
             self._begin()
             # A short timeout, because a bootstrap broker may be paused.
             config = ConsumerConfig(request_timeout_ms=_READ_TIMEOUT_MS)
-            address, brokers, journal = self._new_address(), self._brokers, self._log_journal
+            address, brokers, journal = (
+                self._new_address(),
+                self._brokers,
+                self._host.cluster.log_journal,
+            )
             reader = Consumer(address, brokers, config, keeps_records=True, log_journal=journal)
             reader.is_paused = True
             reader.assign([tp])

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-from klamm.brokers.logs.log_journal import LogJournal
 from klamm.cluster.errors import UsageError
 from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
 from klamm.runtime.client_actor import Client
@@ -40,11 +39,6 @@ class LiveCluster(Cluster, Protocol):
         """The producers and consumers of a scenario."""
         ...
 
-    @property
-    def log_journal(self) -> LogJournal:
-        """Receives journal rows about corrupt batches."""
-        ...
-
 
 C = TypeVar("C", bound=LiveCluster)
 T = TypeVar("T")
@@ -64,9 +58,7 @@ class LiveDriver(ScenarioDriver, Generic[C]):
         self.turns = Turns(self._run_until, lambda: self.elapsed_ms)
         self.admin_history = AdminHistory(lambda: self.elapsed_ms)
         self.operator = OperatorClient(self)
-        self.clients = ScenarioClients(
-            self, cluster.log_journal, has_files=has_files, fetch_wait_ms=fetch_wait_ms
-        )
+        self.clients = ScenarioClients(self, has_files=has_files, fetch_wait_ms=fetch_wait_ms)
 
     @property
     def store(self) -> Store:

@@ -41,7 +41,7 @@ class SimulatedDriver(ScenarioDriver):
         self._store = RecordedStore(world.open_store(), self.admin_history)
         self.operator = OperatorClient(self)
         has_files = world.spec.segments is not None
-        self.clients = ScenarioClients(self, world.log_stores.journal, has_files=has_files)
+        self.clients = ScenarioClients(self, has_files=has_files)
         self.turns = Turns(self._run_until, world.clock.monotonic_ms)
         self._workloads: list[WorkloadChecker] = []
         self._watcher: Watcher | None = None

@@ -70,7 +70,7 @@ def test_a_follower_logs_a_repeated_request_once(
 def test_a_consumer_reports_where_it_ends(cluster: Cluster) -> None:
     world = cluster.world
     config = ConsumerConfig(auto_offset_reset="earliest")
-    journal = world.log_stores.journal
+    journal = world.log_journal
     consumer = Consumer(Address("client", 11), IDS, config, log_journal=journal)
     consumer.assign([T0])
     world.add_client(consumer)
