@@ -12,7 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -115,8 +115,7 @@ class ServerClient:
     @contextmanager
     def _connected(self) -> Iterator[http.client.HTTPConnection]:
         kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=_CONNECT_TIMEOUT_S)
-        try:
+        with closing(kind(self._host, self._port, timeout=_CONNECT_TIMEOUT_S)) as connection:
             try:
                 connection.connect()
             except OSError as error:
@@ -127,8 +126,6 @@ class ServerClient:
                 ) from error
             connection.sock.settimeout(TIMEOUT_S)
             yield connection
-        finally:
-            connection.close()
 
     def _gone(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(

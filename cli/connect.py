@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -109,19 +109,14 @@ def zookeeper_of(zookeeper: str | None, server: str | None, data_dir: Path | Non
     return connect
 
 
-@contextmanager
-def open_store(connect_string: str) -> Iterator[Store]:
-    """Context manager that opens the ZooKeeper store at ``host:port[,host:port][/chroot]``.
+def open_store(connect_string: str) -> AbstractContextManager[Store]:
+    """Open the ZooKeeper store at ``host:port[,host:port][/chroot]``.
 
-    The chroot need not exist. Raises UsageError for a malformed connect string, and
-    ZooKeeperUnavailable if no server responds. Calls to the store raise ZooKeeperUnavailable if the
-    connection is lost.
+    The context manager closes it. The chroot need not exist. Raises UsageError for a malformed
+    connect string, and ZooKeeperUnavailable if no server responds. Calls to the store raise
+    ZooKeeperUnavailable if the connection is lost.
     """
-    store = KazooStore(open_session(connect_string))
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(KazooStore(open_session(connect_string)))
 
 
 @contextmanager

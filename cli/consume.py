@@ -51,7 +51,6 @@ def consume(
     from_time: Annotated[
         str | None,
         typer.Option(
-            "--from-time",
             metavar="TIME",
             help="Begin at the first record with this timestamp or a later one: ISO 8601, or ms"
             " since 1970.",
@@ -59,14 +58,11 @@ def consume(
     ] = None,
     max_messages: Annotated[
         int | None,
-        typer.Option(
-            "--max-messages", min=1, help="End after this many records. [default: no limit]"
-        ),
+        typer.Option(min=1, help="End after this many records. [default: no limit]"),
     ] = None,
     timeout_ms: Annotated[
         int | None,
         typer.Option(
-            "--timeout-ms",
             min=1,
             help="End if no record arrives for this long. [default: no limit]",
         ),

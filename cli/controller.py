@@ -6,6 +6,7 @@ controller until it is interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -145,11 +146,8 @@ def run(
         zookeeper_security=security_of(os.environ),
     )
     if not yes:
-        session = checked.session()
-        try:
+        with contextlib.closing(checked.session()) as session:
             ask_before_write(KafkaZkClient(KazooStore(session)))
-        finally:
-            session.close()
     _run(checked)
 
 

@@ -69,7 +69,7 @@ SparkMaster = Annotated[
 ]
 ExecutorMemory = Annotated[
     int,
-    typer.Option("--memory-mb", min=512, help="With --spark: heap size of each JVM, in MiB."),
+    typer.Option(min=512, help="With --spark: heap size of each JVM, in MiB."),
 ]
 
 

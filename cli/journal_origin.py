@@ -28,9 +28,7 @@ from klamm.runtime.journal_text import time_zone
 
 JournalFile = Annotated[
     Path | None,
-    typer.Option(
-        "--journal", metavar="FILE", help="Journal to read. [default: the cluster's journal]"
-    ),
+    typer.Option(metavar="FILE", help="Journal to read. [default: the cluster's journal]"),
 ]
 
 

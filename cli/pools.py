@@ -71,9 +71,7 @@ app = command_group(
     epilog=_EXAMPLES,
 )
 
-PoolsFile = Annotated[
-    Path, typer.Option("--pools", metavar="FILE", help="YAML file with the pools.")
-]
+PoolsFile = Annotated[Path, typer.Option(metavar="FILE", help="YAML file with the pools.")]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(

@@ -80,7 +80,7 @@ def produce(
     ] = None,
     record_size: Annotated[
         int | None,
-        typer.Option("--record-size", min=1, help="Bytes per generated record. [default: 100]"),
+        typer.Option(min=1, help="Bytes per generated record. [default: 100]"),
     ] = None,
     rate: Annotated[
         float | None,
@@ -88,7 +88,7 @@ def produce(
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", help="Text between key and value. [default: no keys]"),
+        typer.Option(help="Text between key and value. [default: no keys]"),
     ] = None,
     compression_codec: Annotated[
         str,
@@ -99,9 +99,7 @@ def produce(
     ] = False,
     timeout_ms: Annotated[
         int,
-        typer.Option(
-            "--timeout-ms", min=1, help="Time limit for delivering a record (delivery.timeout.ms)."
-        ),
+        typer.Option(min=1, help="Time limit for delivering a record (delivery.timeout.ms)."),
     ] = 120_000,
     server: Server = None,
     data_dir: DataDirectory = None,

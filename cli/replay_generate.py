@@ -49,7 +49,7 @@ Examples:
 
 def generate(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Directory to create; it must not exist.")
+        Path, typer.Option(metavar="DIR", help="Directory to create; it must not exist.")
     ],
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1_000,
     events: Annotated[int, typer.Option(min=1, help="Number of journal rows.")] = 100_000,

@@ -18,7 +18,7 @@ Examples:
 
 
 def package(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive to create.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The archive to create.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,

@@ -21,7 +21,7 @@ Server = Annotated[
 ]
 DataDirectory = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Data directory of klamm up."),
+    typer.Option(help="Data directory of klamm up."),
 ]
 _SERVER_OPTIONS = (
     option("server", Server, None),

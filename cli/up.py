@@ -139,7 +139,6 @@ StateChangeLevel = Annotated[
 PoolsFile = Annotated[
     Path | None,
     typer.Option(
-        "--pools",
         metavar="FILE",
         help="YAML file with pools; each topic is placed only on the brokers of its pool.",
     ),

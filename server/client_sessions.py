@@ -182,13 +182,11 @@ class ClientSessions:
                 hint="send them in several requests",
             )
         per_batch = max(1, BATCH_SIZE_BYTES // record_bytes)
-        batches: list[tuple[TopicPartition, Payload]] = []
-        left = wanted.record_count
-        while left > 0:
-            count = min(left, per_batch)
-            left -= count
-            batches.append((_next_partition(session), self._generated(count, record_bytes)))
-        return batches
+        lefts = range(wanted.record_count, 0, -per_batch)
+        return [
+            (_next_partition(session), self._generated(min(left, per_batch), record_bytes))
+            for left in lefts
+        ]
 
     def _generated(self, count: int, record_bytes: int) -> Payload:
         if not self._has_values:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.admin.topics.topics import new_topic_id
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import (
     EnvironmentProblem,
     KlammError,
@@ -243,8 +244,7 @@ class ClusterServer:
         """
         if not self.is_embedded:
             self._say(f"Connecting to ZooKeeper: {connect_string}")
-        session = self.config.session(connect_string)
-        try:
+        with contextlib.closing(self.config.session(connect_string)) as session:
             client = KafkaZkClient(KazooStore(session))
             check_no_load_is_open(client.store)
             check_may_run_in(client)
@@ -256,8 +256,6 @@ class ClusterServer:
             create_marker(client, RunInfo(run_id, started_ms, klamm_version()))
             client.create_top_level_paths()
             return client.create_or_get_cluster_id(new_topic_id(JavaRandom(secrets.randbits(47))))
-        finally:
-            session.close()
 
     def _await_expiry(self, client: KafkaZkClient) -> None:
         """Wait until the broker sessions of an earlier run that was killed have expired.
@@ -267,7 +265,9 @@ class ClusterServer:
         ids = _brokers_with_sessions(client)
         if not ids:
             return
-        self._say(f"Waiting for the sessions of an earlier run to expire: brokers {_joined(ids)}")
+        self._say(
+            f"Waiting for the sessions of an earlier run to expire: brokers {joined(ids, ', ')}"
+        )
         patience_s = self.config.session_timeout_ms / 1000 + EXPIRY_MARGIN_S
         try:
             self.closing.wait_until(
@@ -277,7 +277,7 @@ class ClusterServer:
             )
         except RequestTimedOut:
             raise EnvironmentProblem(
-                f"brokers {_joined(_brokers_with_sessions(client))} are registered in this "
+                f"brokers {joined(_brokers_with_sessions(client), ', ')} are registered in this "
                 "ZooKeeper by another process",
                 hint="stop the other klamm process, or choose another chroot",
             ) from None
@@ -386,7 +386,3 @@ def _brokers_with_sessions(client: KafkaZkClient) -> list[int]:
         for broker_id, result in zip(ids, results, strict=True)
         if result.stat is not None and result.stat.ephemeral_owner
     ]
-
-
-def _joined(ids: Iterable[int]) -> str:
-    return ", ".join(map(str, ids))

@@ -218,11 +218,8 @@ class ControllerServer:
         data_dir = DataDir(config.data_dir)
         data_dir.open()
         self._stack.callback(data_dir.close)
-        session = config.session()
-        try:
+        with contextlib.closing(config.session()) as session:
             joined = join_cluster(session, config.zookeeper, config.broker_id)
-        finally:
-            session.close()
         check_rack(joined.brokers, config.rack)
         end_points = secured(config.listeners, joined.brokers)
         listeners, security = self._security(end_points, joined)
@@ -282,8 +279,7 @@ def await_successor(config: ControllerServerConfig) -> KnownController | None:
 
     Raises ZooKeeperUnavailable.
     """
-    session = config.session()
-    try:
+    with contextlib.closing(config.session()) as session:
         client = KafkaZkClient(KazooStore(session))
 
         def successor() -> KnownController | None:
@@ -292,11 +288,9 @@ def await_successor(config: ControllerServerConfig) -> KnownController | None:
                 return None
             return KnownController(broker_id, epoch[0])
 
-        return Closing().wait_until(successor, time.monotonic() + SUCCESSOR_TIMEOUT_S, "")
-    except RequestTimedOut:
-        return None
-    finally:
-        session.close()
+        with contextlib.suppress(RequestTimedOut):
+            return Closing().wait_until(successor, time.monotonic() + SUCCESSOR_TIMEOUT_S, "")
+    return None
 
 
 def _check_user_is_needed(properties: Mapping[str, str], listeners: tuple[EndPoint, ...]) -> None:
