@@ -118,11 +118,6 @@ def as_one_log(table: EventTable) -> str:
     if not runs:
         return table.events
     one = code_of(KAFKA_LOGS, SOURCES)
-    columns = ", ".join(
-        f"CAST(CASE WHEN source IN {_CODES} AND run IN ({runs}) THEN {one} ELSE source END "
-        "AS TINYINT) AS source"
-        if name == "source"
-        else name
-        for name in CODED_SCHEMA.names
-    )
+    source = f"CASE WHEN source IN {_CODES} AND run IN ({runs}) THEN {one} ELSE source END"
+    columns = f"* EXCLUDE (source), CAST({source} AS TINYINT) AS source"
     return table.engine.view(f"SELECT {columns} FROM {table.events}", "events")

@@ -20,21 +20,19 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.controller.state_change_log import (
+    STATE_CHANGE_FAILED,
     StateChangeLog,
     partition_failed_text,
     partition_new_text,
     partition_online_text,
 )
+from klamm.replay.event_schema import STATE_CHANGE_LOG
 from klamm.replay.generate.journal_writer import InWords, Places, in_words
 from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, RowBlock
 from klamm.replay.generate.tiling import Layout
 from klamm.replay.kafka_lines import ASSIGNMENT, assignment
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
-
-STATE_CHANGE_LOG: Final = "state-change.log"
-CONTROLLER_LOG: Final = "controller.log"
-_EXCEPTION: Final = "kafka.common.StateChangeFailedException"
 
 
 def write_kafka_logs(
@@ -176,7 +174,7 @@ def _partition_failed(log: StateChangeLog, logged: LoggedRow) -> None:
     text = partition_failed_text(
         row.controller, row.epoch, logged.name, row.from_ or "", row.to or ""
     )
-    log.state_change_failed([(text, f"{_EXCEPTION}: {row.outcome}")])
+    log.state_change_failed([(text, f"{STATE_CHANGE_FAILED}: {row.outcome}")])
 
 
 def _state_change(level: str, text: str) -> _Write:

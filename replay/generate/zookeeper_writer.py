@@ -20,6 +20,7 @@ from klamm.replay.generate.kafka_log_writer import parse_assignment
 from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, RowBlock
 from klamm.replay.generate.tiling import START_MS, Layout, topic_name
 from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
+from klamm.replay.sources.zookeeper_files import VERSION_DIRECTORY
 from klamm.statemachines.reassignment import Phase
 from klamm.zk.txn_log import TxnOp, TxnType
 from klamm.zk.znodes import (
@@ -34,15 +35,12 @@ from klamm.zk.znodes import (
     TopicZNode,
 )
 
-VERSION_FOLDER: Final = "version-2"
 TXNS_A_FILE: Final = 100_000
 """As ZooKeeper's snapCount."""
 _FIRST_ZXID: Final = (1 << 32) + 1
 _SESSION: Final = 0x1000_0000_0000_0000
 _ADMIN: Final = _SESSION + 0xAD
 _TIMEOUT_MS: Final = 18_000
-_CONTROLLER: Final = "/controller"
-_EPOCH: Final = "/controller_epoch"
 _PERSISTENT: Final = (
     "/brokers",
     "/brokers/ids",
@@ -67,7 +65,7 @@ class _Writer:
     def __init__(self, layout: Layout, places: Places) -> None:
         self._layout = layout
         self._places = places
-        self._folder = places.folder / VERSION_FOLDER
+        self._folder = places.folder / VERSION_DIRECTORY
         self._folder.mkdir()
         self._zxid = _FIRST_ZXID
         self._t_ms = START_MS
@@ -117,7 +115,7 @@ class _Writer:
     def _fenced(self, row: JournalRow, *ops: TxnOp, mark: int = -1) -> None:
         """Write each operation in a multi that also checks the controller's epoch."""
         version = self._fences[row.controller, row.epoch]
-        check = TxnOp(TxnType.CHECK, _EPOCH, version=version + 1)
+        check = TxnOp(TxnType.CHECK, ControllerEpochZNode.path, version=version + 1)
         session = self._sessions.get(row.controller, _ADMIN)
         for op in ops:
             self._txn(session, check, op, mark=mark)
@@ -126,7 +124,9 @@ class _Writer:
         self._txn(_ADMIN, TxnOp(TxnType.CREATE_SESSION, number=_TIMEOUT_MS))
         for path in _PERSISTENT:
             self._txn(_ADMIN, TxnOp(TxnType.CREATE, path))
-        self._txn(_ADMIN, TxnOp(TxnType.CREATE, _EPOCH, ControllerEpochZNode.encode(0)))
+        self._txn(
+            _ADMIN, TxnOp(TxnType.CREATE, ControllerEpochZNode.path, ControllerEpochZNode.encode(0))
+        )
         for broker in range(1, self._layout.options.brokers + 1):
             self._register(broker)
 
@@ -141,7 +141,7 @@ class _Writer:
         elif row.kind == Kind.CONTROLLER_ELECTED:
             self._elect(row, words.mark)
         elif row.kind == Kind.CONTROLLER_RESIGNED:
-            self._txn(self._sessions[row.controller], TxnOp(TxnType.DELETE, _CONTROLLER))
+            self._txn(self._sessions[row.controller], TxnOp(TxnType.DELETE, ControllerZNode.path))
             self._controller = 0
         elif row.kind == Kind.BROKER_ONLINE:
             self._register(row.replica)
@@ -183,8 +183,8 @@ class _Writer:
         epoch = ControllerEpochZNode.encode(row.epoch)
         self._txn(
             self._sessions[row.controller],
-            TxnOp(TxnType.CREATE, _CONTROLLER, znode, is_ephemeral=True),
-            TxnOp(TxnType.SET_DATA, _EPOCH, epoch, self._epoch_version),
+            TxnOp(TxnType.CREATE, ControllerZNode.path, znode, is_ephemeral=True),
+            TxnOp(TxnType.SET_DATA, ControllerEpochZNode.path, epoch, self._epoch_version),
             mark=mark,
         )
         if row.epoch > self._epoch:

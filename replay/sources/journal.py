@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from klamm.cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.journal import (
+    NOT_A_ROW,
+    NOT_JSON,
+    SCHEMA_VERSION,
+    JournalRow,
+    Kind,
+    line_problem,
+)
 from klamm.replay.engines import Engine
 from klamm.replay.event_files import Folders, Tasks, store_tasks
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, DamagedLine
@@ -103,15 +110,6 @@ def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.Reco
     ]
     if damaged:
         yield damaged_batch(JOURNAL, file, damaged)
-
-
-def is_row(line: bytes) -> bool:
-    """Return whether a line looks like a journal row, of any schema version."""
-    try:
-        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
-        return False
-    return {"v", "run_id", "seq", "kind"} <= fields.keys()
 
 
 def _counted(first: int, count: int) -> pa.Array:
@@ -262,7 +260,7 @@ def recognizes(path: Path, head: bytes) -> bool:
     """Return whether a file is a journal, by its name or its first lines."""
     data = decompressed_head(head)
     is_named = path.name.startswith(JOURNAL) and ".jsonl" in path.suffixes
-    return is_named or any(is_row(line) for line in data.split(b"\n")[:_LOOKED_AT])
+    return is_named or any(line_problem(line) is None for line in data.split(b"\n")[:_LOOKED_AT])
 
 
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:

@@ -17,11 +17,10 @@ from typing import Final, NamedTuple
 from klamm.cluster.errors import UsageError
 from klamm.cluster.rotated_names import parse_rotated
 from klamm.replay.engines import Engine
-from klamm.replay.event_schema import EPOCH_SHIFT, DamagedLine
+from klamm.replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, STATE_CHANGE_LOG, DamagedLine
 from klamm.replay.local_time import is_ambiguous
 from klamm.replay.sources.file_parts import FilePart, read_part, whole_file
 
-NAMES: Final = ("state-change.log", "controller.log")
 _date = re.compile(
     r"[._-]?(\d{4}-\d\d-\d\d(?:[-_T]\d\d(?:[-_:]?\d\d)?)?)(?:[.-](\d{1,4}))?(?=\.|$)"
 ).search
@@ -180,7 +179,12 @@ def _cluster_folder(folder: Path) -> Path:
         beside = [other for other in folder.parent.iterdir() if other.is_dir() and other != folder]
     except PermissionError:
         return folder
-    logs = (name for other in beside for name in NAMES if any(other.glob(f"{name}*")))
+    logs = (
+        name
+        for other in beside
+        for name in (STATE_CHANGE_LOG, CONTROLLER_LOG)
+        if any(other.glob(f"{name}*"))
+    )
     return folder.parent if next(logs, None) else folder
 
 

@@ -26,6 +26,7 @@ from klamm.replay.event_schema import (
     WRITE_REFUSED,
 )
 from klamm.statemachines.reassignment import reassignment_id
+from klamm.zk.store import ResultCode
 from klamm.zk.txn_log import Txn, TxnOp, TxnType
 from klamm.zk.znodes import (
     ControllerEpochZNode,
@@ -95,18 +96,7 @@ EPOCH_WRITTEN: Final = "epoch_written"
 CONTROLLER_CREATED: Final = "controller_created"
 """/controller was created, but not in the same transaction as /controller_epoch was written."""
 SESSION_CLOSED: Final = "session_closed"
-_ERRORS: Final = {
-    -1: "SYSTEMERROR",
-    -4: "CONNECTIONLOSS",
-    -8: "BADARGUMENTS",
-    -101: "NONODE",
-    -102: "NOAUTH",
-    -103: "BADVERSION",
-    -108: "NOCHILDRENFOREPHEMERALS",
-    -110: "NODEEXISTS",
-    -111: "NOTEMPTY",
-    -112: "SESSIONEXPIRED",
-}
+_ERRORS: Final = {code.value: code.name for code in ResultCode}
 _CAUSED_BY_ANOTHER: Final = (0, -2)
 """Error codes of operations that failed only because another operation in the same multi failed."""
 

@@ -16,7 +16,7 @@ from klamm.cluster.journal import (
     Kind,
     line_problem,
 )
-from klamm.replay.sources.journal import is_row, journal_batches, recognizes
+from klamm.replay.sources.journal import journal_batches, recognizes
 
 LEAST: dict[str, Any] = {
     "v": SCHEMA_VERSION,
@@ -126,8 +126,10 @@ def test_windows_line_ends_are_read() -> None:
 
 
 def test_a_row_distinguishes_a_journal_from_other_json() -> None:
-    assert is_row(line()) and is_row(line(v=9))
-    assert not is_row(b'{"v":1}') and not is_row(b"[1]") and not is_row(b"[2021-09-01 10:00:00]")
+    path = Path("copied.txt")
+    assert recognizes(path, b"x\n" + line()) and recognizes(path, line(v=9))
+    for other in (b'{"v":1}', b"[1]", b"[2021-09-01 10:00:00]"):
+        assert not recognizes(path, other)
     assert {str(kind) for kind in Kind} >= {"event"}
 
 
