@@ -22,12 +22,14 @@ from klamm.replay.questions.final_states import final_partitions
 from klamm.replay.questions.histories import by_partition, by_replica
 from klamm.replay.questions.isrs import moves, unclean_elections
 from klamm.replay.questions.lives import (
+    bucket,
     leader_changes,
     leaders_over_time,
     lives,
     offline_changes,
     offline_intervals,
     offline_timeline,
+    width_of,
 )
 from klamm.replay.questions.problems import (
     Problems,
@@ -600,13 +602,24 @@ def test_epochs_of_nobody_are_not_shared(engine: Engine, coded: Coded) -> None:
     assert rows_of(engine, shared_epochs(engine.keep(epochs_of(events))), "epoch") == []
 
 
+@pytest.mark.parametrize(("last_ms", "width_ms"), [(0, 1), (119, 1), (120, 2), (240, 3)])
+def test_buckets_are_as_wide_as_the_last_time_needs(last_ms: int, width_ms: int) -> None:
+    assert width_of(0, last_ms, 120) == width_ms
+
+
+def test_all_times_before_the_first_are_in_one_bucket(duckdb: Engine) -> None:
+    times = "(SELECT unnest([0, 99, 100, 109, 110]) AS t_ms)"
+    found = duckdb.fetch(f"SELECT {bucket('t_ms', 100, 10)} FROM {times} ORDER BY t_ms").rows
+    assert [begin for (begin,) in found] == [90, 90, 100, 100, 110]
+
+
 def test_marks_share_an_interval(engine: Engine, coded: Coded) -> None:
     def elected(t_ms: int, before: int, leader: int, **more: Any) -> dict[str, Any]:
         return move(OFFLINE, ONLINE, t_ms=t_ms, leader=leader, prev_leader=before, **more)
 
     events = coded(
         move(NEW, ONLINE, leader=1, t_ms=5),
-        elected(110, 1, 2),
+        elected(100, 1, 2),
         elected(149, 2, 1),
         elected(150, 1, 3),
         move(ONLINE, OFFLINE, t_ms=160, leader=-1, prev_leader=3),
@@ -625,7 +638,7 @@ def test_marks_share_an_interval(engine: Engine, coded: Coded) -> None:
     assert [tuple(row.values()) for row in found] == [
         ("broker failure", 108, 3, [8, 9]),
         ("controller election", 140, 1, [4]),
-        ("leader election", 110, 2, None),
+        ("leader election", 100, 2, None),
         ("leader election", 150, 1, None),
         ("reassignment", 155, 1, None),
     ]
@@ -660,6 +673,16 @@ def test_partitions_that_are_named_are_shown_before_those_that_changed_more(
     assert min(changes for n, changes, _ in numbers if n != 20) > 190
     assert 140_000 < sum(min(200, changes) for _, changes, _ in numbers) <= 150_000
     assert len(rows_of(duckdb, chosen_partitions(found), "partition")) == len(numbers)
+
+
+def test_as_many_changes_are_shown_as_fit(duckdb: Engine) -> None:
+    key = "1 AS source, 1 AS run, 1 AS topic"
+    fitting = (
+        f"SELECT {key}, n AS partition, 200 AS changes, false AS is_named FROM range(750) t(n)"
+    )
+    for asked in (fitting, f"{fitting} UNION ALL SELECT {key}, 750, 1, false"):
+        found = chosen_partitions(duckdb.keep(asked))
+        assert len(rows_of(duckdb, found, "partition")) == 750
 
 
 def test_problems_are_counted_by_topic_and_by_broker(duckdb: Engine) -> None:
