@@ -91,8 +91,8 @@ def security_of(
             *files[1:],
             "ssl.truststore.type=PEM",
             "ssl.keystore.type=PEM",
-            "ssl.keystore.key=" + key.replace("\n", "\\n"),
-            "ssl.keystore.certificate.chain=" + (begin + chain).replace("\n", "\\n"),
+            f"ssl.keystore.key={key}",
+            f"ssl.keystore.certificate.chain={begin}{chain}",
         ]
         clients["ssl.ca.location"] = str(certificates.ca)
         if mechanism is None:
