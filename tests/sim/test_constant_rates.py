@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from klamm.brokers.constant_rate import producer, replica_rates
+from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, RevokeRates
-from klamm.cluster.data_requests import FetchRequest
-from klamm.cluster.requests import Address, Message
+from klamm.cluster.data_requests import FetchRequest, ProduceRequest
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -17,6 +19,7 @@ from klamm.runtime.transport import MAX_DELAY_MS
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 from tests.sim.faults import cut_off, degraded
 from tests.sim.snapshots import Snapshot, fingerprint
+from tests.sim.worlds import create_topic
 
 
 @pytest.fixture
@@ -239,3 +242,77 @@ def test_only_an_agreement_of_this_leader_epoch_is_revoked(cluster: GrowingClust
         body = RevokeRates({T[0]: revoked})
         cluster.world.nodes[0].node.broker.receive(Message(follower, leader, -1, body))
         assert keeping_up(cluster, 0) == others
+
+
+def hosted(cluster: GrowingCluster, broker_id: int, tp: TopicPartition = T[0]) -> Partition:
+    """A broker's replica, with what has been appended to it so far."""
+    return cluster.world.nodes[broker_id].node.broker.replica_manager.partitions[tp]
+
+
+def test_log_directories_are_described_with_the_records_that_are_due(
+    cluster: GrowingCluster,
+) -> None:
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
+    cluster.world.run_for(10_000)
+    broker = cluster.world.nodes[0].node.broker
+    broker.receive(Message(Address("client", 9), broker.address, 7, DescribeLogDirsRequest()))
+    [response] = [one.body for one in sent if isinstance(one.body, DescribeLogDirsResponse)]
+    sizes = {log.topic_partition: log.size_bytes for log in response.log_dirs[0].logs}
+    produced = cluster.producer.produced(T[0], cluster.now_ms)
+    record_bytes = cluster.producer.partitions[T[0]].rate.record_size_bytes
+    assert sizes[T[0]] == produced * record_bytes
+    assert 0 < produced - sizes[T[1]] / record_bytes < 4, "a follower is a margin behind"
+
+
+def test_a_follower_that_is_held_follows_no_schedule(cluster: GrowingCluster) -> None:
+    broker = cluster.world.nodes[1].node.broker
+    broker.hold_catch_up()
+    cluster.world.run_for(5_000)
+    ends = cluster.log_ends()
+    assert 245 <= ends[0] - ends[1] <= 260
+    assert ends[0] - ends[2] <= 3
+    broker.release_catch_up()
+    cluster.heal()
+
+
+def test_what_grows_by_a_schedule_is_flushed_when_flush_ms_is_over() -> None:
+    config = {"log.flush.interval.ms": "1000", "log.flush.scheduler.interval.ms": "1000"}
+    cluster = GrowingCluster(config=config)
+    cluster.world.run_for(2_000)
+    for _ in range(3):
+        cluster.world.run_for(10_000)
+        log = hosted(cluster, 0).log
+        assert log is not None
+        flushed_s = log.recovery_point / 50
+        assert cluster.producer.produced(T[0], cluster.now_ms) / 50 - flushed_s < 2.1
+
+
+def test_what_rests_is_packed_at_the_check_of_retention_and_what_grows_is_not(
+    cluster: GrowingCluster,
+) -> None:
+    idle = TopicPartition("u", 0)
+    create_topic(cluster.world, "u", {0: (0, 1)})
+    cluster.world.run_for(1_000)
+    body = ProduceRequest(1, 30_000, {idle: CountedBatch(1, 100)})
+    cluster.world.transport.send(Message(Address("client", 9), Address("broker", 0), 0, body))
+    cluster.world.run_for(1_000)
+    assert not isinstance(hosted(cluster, 0, idle).log.kept, bytes)
+    assert cluster.world.run_until(
+        lambda: isinstance(hosted(cluster, 0, idle).log.kept, bytes), timeout_ms=300_000
+    )
+    assert isinstance(hosted(cluster, 0, idle).known, bytes), "its followers"
+    assert not isinstance(hosted(cluster, 0).log.kept, bytes)
+
+
+def test_records_that_are_due_belong_to_the_epoch_in_which_they_were(
+    cluster: GrowingCluster,
+) -> None:
+    cluster.world.run_for(10_000)
+    epoch, produced = cluster.state().leader_epoch, cluster.producer.produced(T[0], cluster.now_ms)
+    cluster.world.shut_down(1)
+    assert cluster.world.run_until(lambda: cluster.state().leader_epoch > epoch)
+    cluster.world.run_for(1_000)
+    ended = hosted(cluster, 0).log.end_offset_for(epoch)
+    assert (ended.leader_epoch, ended.end_offset >= produced) == (epoch, True)
+    cluster.check()

@@ -382,3 +382,13 @@ def test_limits_that_come_later_know_of_rates_that_were_there() -> None:
         alter(world, "brokers", str(broker_id), {NETWORK_OUT: str(100 * MB)})
     reassign(world, {T0: (0, 1, 2)})
     assert joined_ms(world, T0, 2) == pytest.approx(10_000 / 60 * 1_000, abs=3 * MESSAGES_MS)
+
+
+def test_a_topic_that_is_throttled_later_counts_the_rates_that_were_there() -> None:
+    world = cluster((0, 1), (0, 1))
+    alter(world, "brokers", "0", {"leader.replication.throttled.rate": str(100 * MB)})
+    growing(world, T1, bytes_per_s=40 * MB)
+    alter(world, "topics", "t", {"leader.replication.throttled.replicas": "*"})
+    world.run_for(100)
+    reassign(world, {T0: (0, 1, 2)})
+    assert joined_ms(world, T0, 2) == pytest.approx(10_000 / 60 * 1_000, abs=3 * MESSAGES_MS)

@@ -1,0 +1,55 @@
+"""When a broker checks the retention of its logs."""
+
+from __future__ import annotations
+
+from klamm.brokers.config import broker_config
+from klamm.brokers.log_maintenance import LogMaintenance
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.records import CountedBatch
+from tests.unit.brokers.network import T0, Network, leader_and_isr, state
+
+INTERVAL_MS = 1_000
+
+
+def produced(retention_ms: int) -> tuple[Network, LogMaintenance]:
+    """A broker that leads a partition with a record, and deletes what is that old."""
+    network = Network()
+    config = {
+        "log.retention.check.interval.ms": str(INTERVAL_MS),
+        "log.retention.ms": str(retention_ms),
+    }
+    broker = network.add(1, broker_config(config))
+    broker.log_maintenance.startup(MetaProperties("cluster", 1))
+    network.request(1, leader_and_isr(state(isr=(1,), replicas=(1,))))
+    network.request(1, ProduceRequest(1, 30_000, {T0: CountedBatch(1, 100)}))
+    return network, broker.log_maintenance
+
+
+def test_what_expires_soon_is_deleted_after_an_interval_and_not_earlier() -> None:
+    network, maintenance = produced(retention_ms=1_200)
+    begun_ms = network.clock.time_ms
+    assert maintenance.next_due_ms() == begun_ms + INTERVAL_MS
+    network.pass_time(INTERVAL_MS)
+    assert maintenance.next_due_ms() == begun_ms + 2 * INTERVAL_MS
+    network.pass_time(INTERVAL_MS)
+    assert network.brokers[1].replica_manager.partitions[T0].log.log_start_offset == 1
+    assert maintenance.next_due_ms() is None
+
+
+def test_what_expires_later_is_looked_at_when_it_does() -> None:
+    network, maintenance = produced(retention_ms=60_000)
+    begun_ms = network.clock.time_ms
+    network.pass_time(INTERVAL_MS)
+    assert maintenance.next_due_ms() == begun_ms + 60_001
+
+
+def test_records_that_come_before_a_late_check_make_it_earlier() -> None:
+    network, maintenance = produced(retention_ms=60_000)
+    network.pass_time(30_000)
+    network.request(1, ProduceRequest(1, 30_000, {T0: CountedBatch(1, 100)}))
+    due_ms = network.clock.time_ms + INTERVAL_MS
+    assert maintenance.next_due_ms() == due_ms
+    network.pass_time(INTERVAL_MS - 1)
+    network.request(1, ProduceRequest(1, 30_000, {T0: CountedBatch(1, 100)}))
+    assert maintenance.next_due_ms() == due_ms, "a check that is near is not put off"
