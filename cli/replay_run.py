@@ -10,7 +10,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -158,9 +158,9 @@ def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
     """Context manager that computes all answers. The engine keeps them until the context ends."""
     from klamm.replay.run import answer
 
-    with opened.progress.step("answer every question"):
-        answers = answer(opened.tables[0], filters)
-    with answers:
+    with ExitStack() as stack:
+        with opened.progress.step("answer every question"):
+            answers = stack.enter_context(answer(opened.tables[0], filters))
         yield answers
 
 

@@ -6,6 +6,7 @@ sequence numbers of rows are collected.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -37,30 +38,13 @@ _KEY: Final = "(topic & 2147483647) + (partition >> 4) * 40503"
 the same block, so that sums by topic have few rows in each block."""
 
 
-class Kept:
-    """Runs queries whose results several answers use, and keeps the results until ``close``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._names: list[str] = []
-
-    def __call__(self, sql: str, name: str) -> str:
-        self._names.append(self._engine.keep(sql, name))
-        return self._names[-1]
-
-    def close(self) -> None:
-        """Free all results that were kept."""
-        self._engine.drop(self._names)
-        self._names = []
-
-
 @dataclass(frozen=True, slots=True)
 class Divided:
     """The events that all questions of a replay are about, and facts about them.
 
     - ``blocks``: the events that pass the filters, without duplicates and without events that are
       about no topic.
-    - ``at_home``: keeps results at home of the blocks.
+    - ``at_home``: runs a query at home of the blocks, and keeps its result under a name.
 
     Names of relations at home:
 
@@ -79,7 +63,7 @@ class Divided:
 
     table: EventTable
     blocks: Blocks
-    at_home: Kept
+    at_home: Callable[[str, str], str]
     epochs: str
     rare: str
     extent: Row
@@ -124,8 +108,12 @@ def divided_events(table: EventTable, filters: Filters, stack: ExitStack) -> Div
         summaries["every"] = counted_rows(engine.view(judged(events), "judged"))
     blocks, found = engine.divide(summaries, _of_topics(narrowed), _KEY, table.manifest.rows)
     stack.callback(blocks.close)
-    at_home = Kept(blocks.home)
-    stack.callback(at_home.close)
+
+    def at_home(sql: str, name: str) -> str:
+        kept = blocks.home.keep(sql, name)
+        stack.callback(blocks.home.drop, [kept])
+        return kept
+
     rare = found["rare"]
     of_epochs = every = at_home(epochs(found["counted"]), "epochs")
     if filters.excludes_events:
@@ -133,7 +121,7 @@ def divided_events(table: EventTable, filters: Filters, stack: ExitStack) -> Div
     doubtful = at_home(doubtful_epochs(every), "doubtful")
     extent = row(
         blocks.home,
-        f"SELECT min(first_ms) AS first_ms, max(last_ms) AS last_ms, "
+        "SELECT min(first_ms) AS first_ms, max(last_ms) AS last_ms, "
         f"coalesce(bool_or(last_write_at > newer_at), false) AS has_late FROM {of_epochs}",
     )
     beside = at_home(blocks_beside_gaps(found["numbered"], doubtful), "beside_gaps")

@@ -7,9 +7,9 @@ single partitions, and the times of controller epochs, are collected when the ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -119,7 +119,7 @@ _FIRST: Final = "first_"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All answers of a replay. Close them to free the query results that ``tables`` refer to.
+    """All answers of a replay.
 
     - ``counts``: number of events, partitions, leader changes, violations and problems.
     - ``first_ms``, ``last_ms``: times of the first and last event.
@@ -138,8 +138,6 @@ class Answers:
     data_loss: DataLoss
     life_lines: Callable[[], str] = str
     """Makes the query for the states and leaders of partitions over time, for the page only."""
-    close: Callable[[], None] = field(default=lambda: None, repr=False)
-    """Frees the query results that ``tables`` refer to."""
 
     @property
     def violations(self) -> dict[str, int]:
@@ -151,23 +149,18 @@ class Answers:
         """Source and run of each log. All answers are computed separately for each log."""
         return sorted({(row["source"], row["run"]) for row in self.listings["epochs"].rows})
 
-    def __enter__(self) -> Answers:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+@contextmanager
+def answer(table: EventTable, filters: Filters | None = None) -> Iterator[Answers]:
+    """Context manager that computes all answers from the events that pass the filters.
 
-
-def answer(table: EventTable, filters: Filters | None = None) -> Answers:
-    """Compute all answers from the events that pass the filters.
-
-    Raises UsageError if the table has no events for a filter.
+    Frees the query results that ``tables`` refer to on exit. Raises UsageError if the table has no
+    events for a filter.
     """
     asked = filters or Filters()
     check(table, asked)
     with ExitStack() as stack:
-        given = divided_events(table, asked, stack)
-        return _answer(given, stack.pop_all().close)
+        yield _answer(divided_events(table, asked, stack))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +207,7 @@ def _found(given: Divided) -> _Found:
     )
 
 
-def _answer(given: Divided, close: Callable[[], None]) -> Answers:
+def _answer(given: Divided) -> Answers:
     blocks, from_ms = given.blocks, given.from_ms
     found = _found(given)
     problems = found.problems
@@ -273,7 +266,6 @@ def _answer(given: Divided, close: Callable[[], None]) -> Answers:
         },
         data_loss=loss,
         life_lines=lambda: _life_lines(given, found, firsts),
-        close=close,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ Row = dict[str, Any]
 class Made:
     """A history in one format, its table and all answers."""
 
-    def __init__(self, engine: Engine, folder: Path, written_as: Format) -> None:
+    def __init__(self, engine: Engine, folder: Path, written_as: Format, stack: ExitStack) -> None:
         cannot = CANNOT_HOLD[written_as]
         planted = {kind: count for kind, count in COUNTS.items() if kind not in cannot}
         self.logs = folder / "logs"
@@ -60,7 +61,7 @@ class Made:
             options = SourceOptions(timezone="UTC")
             make_table(engine, [self.logs], table, options=options)
         self.table: EventTable = open_table(engine, table)
-        self.answers: Answers = answer(self.table)
+        self.answers: Answers = stack.enter_context(answer(self.table))
 
     def planted(self, kind: Planted) -> list[Row]:
         return [one for one in self.truth.anomalies if one["kind"] == kind]
@@ -179,10 +180,10 @@ def made(
     request: pytest.FixtureRequest, duckdb: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Made]:
     folder = tmp_path_factory.mktemp("made")
-    history = Made(duckdb, folder, request.param)
-    check_invariants(history.table, history.answers)
-    yield history
-    history.answers.close()
+    with ExitStack() as stack:
+        history = Made(duckdb, folder, request.param, stack)
+        check_invariants(history.table, history.answers)
+        yield history
 
 
 @pytest.mark.parametrize("kind", list(Planted))

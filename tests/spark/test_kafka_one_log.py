@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,13 @@ from tests.spark.invariants import check_invariants
 TRACE = Path(__file__).parents[1] / "data" / "kafka_logs" / "trace"
 
 
-def asked_of(engine: Engine, folder: Path) -> Any:
+def asked_of(engine: Engine, folder: Path, stack: ExitStack) -> Any:
     """A function that makes a table of some logs, and returns it with its answers."""
 
     def ask(*logs: Path) -> tuple[EventTable, Answers]:
         make_table(engine, logs, folder / "table")
         table = open_table(engine, folder / "table")
-        answers = answer(table)
+        answers = stack.enter_context(answer(table))
         check_invariants(table, answers)
         return table, answers
 
@@ -32,13 +34,15 @@ def asked_of(engine: Engine, folder: Path) -> Any:
 
 
 @pytest.fixture
-def asked(duckdb: Engine, tmp_path: Path) -> Any:
-    return asked_of(duckdb, tmp_path)
+def asked(duckdb: Engine, tmp_path: Path) -> Iterator[Any]:
+    with ExitStack() as stack:
+        yield asked_of(duckdb, tmp_path, stack)
 
 
 @pytest.fixture
-def asked_of_both(engine: Engine, tmp_path: Path) -> Any:
-    return asked_of(engine, tmp_path)
+def asked_of_both(engine: Engine, tmp_path: Path) -> Iterator[Any]:
+    with ExitStack() as stack:
+        yield asked_of(engine, tmp_path, stack)
 
 
 def final_isrs(table: EventTable, answers: Answers) -> list[tuple[Any, ...]]:
@@ -59,7 +63,6 @@ def test_both_logs_of_a_cluster_are_one_answer(asked_of_both: Any) -> None:
         ("kafka logs", "t", 1, "OnlinePartition", 1, [1, 2, 0]),
     ]
     assert (answers.counts["shrinks"], answers.counts["expands"]) == (2, 2)
-    answers.close()
 
 
 def test_at_info_the_deletion_of_a_topic_is_known_from_controller_log(
@@ -68,7 +71,6 @@ def test_at_info_the_deletion_of_a_topic_is_known_from_controller_log(
     table, answers = asked(at_info(TRACE / "delete_one_down", tmp_path))
     assert final_isrs(table, answers) == []
     assert answers.counts["leaderless_ms"] == 0
-    answers.close()
 
 
 def test_at_info_the_state_of_a_partition_without_a_leader_is_unknown(
@@ -77,4 +79,3 @@ def test_at_info_the_state_of_a_partition_without_a_leader_is_unknown(
     logs = sorted(at_info(TRACE / "delete_one_down", tmp_path).rglob("state-change.log"))
     table, answers = asked(*[path for path in logs if path.stat().st_size])
     assert final_isrs(table, answers) == [("state-change.log", "t", 0, None, -1, [1])]
-    answers.close()
