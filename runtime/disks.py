@@ -68,7 +68,7 @@ class ClusterDisks:
         """Inject a fault into a log directory of a broker.
 
         If ``log_dir`` is None, inject it into each log directory of the broker. Raises NotFound."""
-        for path in self._paths(broker_id, log_dir):
+        for path in self.paths(broker_id, log_dir):
             reason = self.stores.fail(broker_id, path, fault)
             if reason is not None:
                 self._send_event(broker_id, LogDirFailed(path, reason))
@@ -77,7 +77,7 @@ class ClusterDisks:
         """Limit the rate at which replicas are copied to and from a log directory.
 
         If ``log_dir`` is None, limit each log directory of the broker. Raises NotFound."""
-        for path in self._paths(broker_id, log_dir):
+        for path in self.paths(broker_id, log_dir):
             self._slow[broker_id, path] = bytes_per_s
             self._set_rate(broker_id, path, bytes_per_s)
 
@@ -114,7 +114,8 @@ class ClusterDisks:
             found.append({"journal": True, "kind": self._journal_fault.kind})
         return found
 
-    def _paths(self, broker_id: int, log_dir: str | None) -> tuple[str, ...]:
+    def paths(self, broker_id: int, log_dir: str | None) -> tuple[str, ...]:
+        """Return a log directory as a tuple, or all if ``log_dir`` is None. Raises NotFound."""
         if log_dir is None:
             return self._log_dirs
         if log_dir not in self._log_dirs:

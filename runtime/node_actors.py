@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from klamm.brokers.bandwidth.copying import Arrived
-from klamm.brokers.broker import KafkaServer
 from klamm.brokers.logs.errors import LogStorageError
-from klamm.cluster.errors import KlammError, NotFound, SessionExpired
+from klamm.cluster.errors import KlammError, SessionExpired
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.timers import earliest
@@ -73,15 +72,6 @@ class LogDirFailed:
 
     path: str
     reason: str | None = None
-
-
-def check_log_dir(broker: KafkaServer, path: str) -> None:
-    """Raise NotFound if a broker has no log directory with this path."""
-    if path not in broker.config.log_dirs:
-        raise NotFound(
-            f"broker {broker.info.id} has no log directory {path}",
-            hint=f"it has {', '.join(broker.config.log_dirs)}",
-        )
 
 
 class BrokerActor(Actor):

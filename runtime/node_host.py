@@ -14,7 +14,7 @@ from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.storage.faults import FaultyDisk
-from klamm.cluster.errors import KlammError
+from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Clock, Journal, Transport
 from klamm.cluster.requests import Address
 from klamm.controller.candidacy import Candidacy
@@ -76,6 +76,17 @@ class NodeHost:
         )
         self._post = post
         self._incarnations = 0
+
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Fail a log directory of a broker, which handles the failure in its next event.
+
+        If the broker's last log directory fails, the broker is killed. Raises WrongState if the
+        broker is not running, and NotFound if it has no such directory.
+        """
+        if broker_id not in self.nodes:
+            raise WrongState(f"broker {broker_id} is not running")
+        self.disks.paths(broker_id, path)
+        self._send_event(broker_id, LogDirFailed(path))
 
     def _call(self, function: Callable[[], None]) -> None:
         """Call a function on the brokers' thread."""

@@ -29,10 +29,8 @@ from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
-    LogDirFailed,
     ShutDown,
     StartUp,
-    check_log_dir,
 )
 from klamm.runtime.node_host import NodeHost
 from klamm.runtime.real.broker_hub import BrokerHub
@@ -269,15 +267,6 @@ class RealCluster(NodeHost):
         else:
             running.session.close()
         running.node.broker.log_maintenance.shutdown()
-
-    def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Fail a log directory of a broker, which handles the failure in its next event.
-
-        If the broker's last log directory fails, the broker is killed. Raises WrongState if the
-        broker is not running, and NotFound if it has no such directory.
-        """
-        check_log_dir(self.nodes.running(broker_id).node.broker, path)
-        self._send_event(broker_id, LogDirFailed(path))
 
     def _on_network_change(self) -> None:
         self._call(self.copying.on_links_cut)

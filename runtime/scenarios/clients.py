@@ -119,12 +119,10 @@ class ScenarioClients:
             self._begin()
             # A short timeout, because a bootstrap broker may be paused.
             config = ConsumerConfig(request_timeout_ms=_READ_TIMEOUT_MS)
-            address, brokers, journal = (
-                self._new_address(),
-                self._brokers,
-                self._host.cluster.log_journal,
+            address, journal = self._new_address(), self._host.cluster.log_journal
+            reader = Consumer(
+                address, self._brokers, config, keeps_records=True, log_journal=journal
             )
-            reader = Consumer(address, brokers, config, keeps_records=True, log_journal=journal)
             reader.is_paused = True
             reader.assign([tp])
             self._readers[tp] = reader

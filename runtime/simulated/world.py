@@ -30,10 +30,8 @@ from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
     ControllerActor,
-    LogDirFailed,
     ShutDown,
     StartUp,
-    check_log_dir,
 )
 from klamm.runtime.node_host import NodeHost
 from klamm.runtime.simulated.run_loop import RunLoop
@@ -200,13 +198,6 @@ class SimulatedWorld(NodeHost, RunLoop):
         The node stops when the shutdown has succeeded, or when the last retry has failed."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
-
-    def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Fail a log directory of a broker.
-
-        If no other log directory works, the broker is killed."""
-        check_log_dir(self._node(broker_id).node.broker, path)
-        self._send_event(broker_id, LogDirFailed(path))
 
     def kill_all(self) -> None:
         """Kill the process of the whole cluster: every node, with all in-memory logs.
