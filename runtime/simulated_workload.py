@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from klamm.brokers.constant_rate.producer import ConstantRateProducer, Rate
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.checks.replica_views import ReplicaViews
+from klamm.runtime.checks.replica_views import Hosts, ReplicaViews
 from klamm.runtime.checks.replicas import ReplicationChecker
 from klamm.runtime.simulated.world import SimulatedWorld
 
@@ -61,9 +61,15 @@ class WorkloadChecker:
         """Check that the leaders of these partitions have all acknowledged records.
 
         By default, check all partitions of the workload."""
-        now_ms, hosts = self._world.clock.monotonic_ms(), self._replicas.hosts()
-        for tp in self.partitions if of is None else of:
+        now_ms = self._world.clock.monotonic_ms()
+        partitions = self.partitions if of is None else of
+        hosts: dict[TopicPartition, Hosts] = {tp: [] for tp in partitions}
+        for host in self._replicas.hosts():
+            _, broker, hosted = host
+            for tp in hosts if broker is None else hosts.keys() & hosted.keys():
+                hosts[tp].append(host)
+        for tp, its_hosts in hosts.items():
             progress = self._producer.partitions[tp]
             progress.materialize(now_ms)
             self._checker.acknowledged[tp] = progress.acknowledged
-            self._checker.check_partition(tp, self._replicas.of(tp, hosts))
+            self._checker.check_partition(tp, self._replicas.of(tp, its_hosts))
