@@ -8,7 +8,7 @@ kafka.server.ZkAdminManager, and kafka.server.ConfigHelper.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from klamm.admin.admin_channel import AdminChannel, timed_out
@@ -350,7 +350,7 @@ class KafkaAdmin:
         entries = {entry.name: entry for entry in self._config_entries(checked_resource(resource))}
         return [entries[name] for name in mutable_order(entries, string_hash)]
 
-    def _config_entries(self, resource: ConfigResource) -> list[ConfigEntry]:
+    def _config_entries(self, resource: ConfigResource) -> Iterable[ConfigEntry]:
         if resource.entity_type == TOPICS:
             validate_topic_name(resource.name)
             if not self._topic_exists(resource.name):

@@ -7,7 +7,7 @@ placement/minimal_moves.py plans the moves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -319,8 +319,8 @@ def _broker_lines(pools: Pools, found: ReadCluster | None) -> list[str]:
     return table_lines(rows)
 
 
-def _broker_rows(pools: Pools, found: ReadCluster | None) -> list[dict[str, object]]:
-    """Return one row for each broker of each pool.
+def _broker_rows(pools: Pools, found: ReadCluster | None) -> Iterator[dict[str, object]]:
+    """Yield one row for each broker of each pool.
 
     ``foreign`` counts the broker's replicas of topics that do not belong to the pool.
     """
@@ -336,20 +336,18 @@ def _broker_rows(pools: Pools, found: ReadCluster | None) -> list[dict[str, obje
             foreign.update(
                 id_ for id_ in place.replicas if pool is None or id_ not in pool.broker_ids
             )
-    rows: list[dict[str, object]] = []
     for pool in pools.by_name.values():
         for id_ in pool.broker_ids:
             row: dict[str, object] = {"pool": pool.name, "broker": id_, "weight": pools.weight(id_)}
             if found is not None:
                 row |= {"live": id_ in racks, "rack": racks.get(id_), "leads": leads[id_]}
                 row |= {"replicas": replicas[id_], "foreign": foreign[id_]}
-            rows.append(row)
-    return rows
+            yield row
 
 
 def _shown_as_json(pools: Pools, found: ReadCluster | None) -> dict[str, object]:
     shown: dict[str, object] = {
-        "brokers": _broker_rows(pools, found),
+        "brokers": [*_broker_rows(pools, found)],
         "patterns": [{"pattern": rule.pattern, "pool": rule.pool} for rule in pools.rules],
     }
     if found is not None:

@@ -5,7 +5,7 @@ Sends a request to the server and prints the response.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from klamm.cli.client import ServerClient
@@ -186,21 +186,19 @@ def offline_text(controller: Mapping[str, Any], leaderless: int | None) -> str:
     )
 
 
-def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
+def what_prevents_elections(values: Mapping[str, Any]) -> Iterator[str]:
     """Describe what prevents controller elections: an unwritable journal or failed failovers."""
-    lines = []
     journal, failovers = values["journal"], values["failovers"]
     if not journal["is_writable"]:
-        lines.append(
+        yield (
             f"Journal:     {journal['failure']}, for {journal['failed_for_ms'] / 1000:.1f} s; "
             "no controller is elected until the journal is writable"
         )
     if failovers["failed"]:
-        lines.append(
+        yield (
             f"Failovers:   the last {failovers['failed']} failed; the next attempt is in "
             f"{failovers['pause_ms'] / 1000:.1f} s: {failovers['failure']}"
         )
-    return lines
 
 
 def work_lines(controller: Mapping[str, Any]) -> list[str]:
@@ -238,23 +236,22 @@ def _waiting(work: Mapping[str, Any]) -> str:
 def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:
     """Return a table of the brokers as lines."""
     heading = ("Broker", "Rack", "State", "Live", "Role", "Partitions", "Leads", "Under-replicated")
-    rows: list[tuple[object, ...]] = [heading]
-    for broker in brokers:
-        live = {True: "yes", False: "no", None: "?"}[broker["live"]]
-        role = "candidate" if broker["is_candidate"] else "-"
-        rows.append(
-            (
-                broker["id"],
-                broker["rack"] or "-",
-                broker["state"],
-                live,
-                "controller" if broker["is_controller"] else role,
-                broker["partitions"],
-                broker["leaders"],
-                broker["under_replicated"],
-            )
+    rows = [
+        (
+            broker["id"],
+            broker["rack"] or "-",
+            broker["state"],
+            {True: "yes", False: "no", None: "?"}[broker["live"]],
+            "controller"
+            if broker["is_controller"]
+            else {True: "candidate", False: "-"}[broker["is_candidate"]],
+            broker["partitions"],
+            broker["leaders"],
+            broker["under_replicated"],
         )
-    return table_lines(rows)
+        for broker in brokers
+    ]
+    return table_lines([heading, *rows])
 
 
 def counts(by_state: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ a broker list for a reassignment and manual assignments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -58,9 +58,8 @@ class Pools:
 
         Returns None if no rule matches; any broker may then host the topic.
         """
-        matching = (rule.pool for rule in self.rules if re.fullmatch(rule.pattern, topic))
-        name = next(matching, None)
-        return None if name is None else self.by_name[name]
+        rules = self.rules_of(topic)
+        return self.by_name[rules[0].pool] if rules else None
 
     def weight(self, broker_id: int) -> float:
         """Return the weight of a broker; the default is 1."""
@@ -221,26 +220,22 @@ def _partition_violations(
     partition: TopicPartition,
     place: PartitionPlace,
     live_ids: set[int],
-) -> list[PoolViolation]:
+) -> Iterator[PoolViolation]:
     replicas = place.replicas
-    found = []
     outside = tuple(id_ for id_ in replicas if id_ not in pool.broker_ids)
     if outside:
         text = f"{partition} has replicas outside pool {pool.name}: {brokers_text(outside)}"
-        found.append(PoolViolation(ViolationKind.OUTSIDE_POOL, pool.name, outside, text, partition))
+        yield PoolViolation(ViolationKind.OUTSIDE_POOL, pool.name, outside, text, partition)
     if len(replicas) > len(legal.ids):
         text = (
             f"{partition} (replication factor {len(replicas)}) needs {len(replicas)} live brokers"
             f" in pool {pool.name}; it has {len(legal.ids)}"
         )
-        found.append(
-            PoolViolation(ViolationKind.TOO_FEW_BROKERS, pool.name, legal.ids, text, partition)
-        )
+        yield PoolViolation(ViolationKind.TOO_FEW_BROKERS, pool.name, legal.ids, text, partition)
     elif not outside and live_ids >= set(replicas) and not legal.spans_enough_racks(replicas):
         used = len({legal.racks[id_] for id_ in replicas})
         text = (
             f"{partition} is on {used} rack{'s' if used > 1 else ''} of pool {pool.name}"
             f" instead of {legal.racks_to_use(len(replicas))}"
         )
-        found.append(PoolViolation(ViolationKind.RACKS, pool.name, replicas, text, partition))
-    return found
+        yield PoolViolation(ViolationKind.RACKS, pool.name, replicas, text, partition)

@@ -122,10 +122,8 @@ def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> Jo
     The position is the value of `next` in an earlier response.
     """
     path = server.data_dir.journal
-    if wanted.after is None:
-        part = last_rows(path, wanted.last)
-    else:
-        part = rows_after(path, wanted.after)
+    after = wanted.after
+    part = last_rows(path, wanted.last) if after is None else rows_after(path, after)
     return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
 
 

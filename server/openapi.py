@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
@@ -99,16 +99,14 @@ def _has_schema(kind: Any) -> bool:
     return kind is not None and kind is not Response and kind is not object
 
 
-def _path_parameters(path: str, words: Mapping[str, Iterable[str]]) -> list[dict[str, Any]]:
-    found = []
+def _path_parameters(path: str, words: Mapping[str, Iterable[str]]) -> Iterator[dict[str, Any]]:
     for name in _PARAMETER.findall(path):
         schema: dict[str, Any] = {"type": "string", "minLength": 1}
         if name in words:
             schema = {"enum": list(words[name])}
         elif name == "id":
             schema = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
-        found.append({"name": name, "in": "path", "required": True, "schema": schema})
-    return found
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _query_parameters(query: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ Drills also show them for simulated clusters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, cast
 
@@ -170,9 +170,9 @@ def _cluster_state(
             for id_, other in controllers.items()
             if other["is_active"] and id_ != active
         ],
-        "brokers": _brokers(
-            cluster.spec, states, status, None if zookeeper["is_stale"] else believed
-        ),
+        "brokers": [
+            *_brokers(cluster.spec, states, status, None if zookeeper["is_stale"] else believed)
+        ],
         "dead_leaders": dead_leaders,
         "partitions_without_live_leader": None
         if controller is None
@@ -191,29 +191,25 @@ def _brokers(
     states: Mapping[int, tuple[str, str | None]],
     status: Mapping[str, Any],
     believed: set[int] | None,
-) -> list[BrokerStatus]:
+) -> Iterator[BrokerStatus]:
     known = {broker["id"]: broker for broker in status["brokers"]}
-    found: list[BrokerStatus] = []
     for broker_id in sorted(spec.broker_ids):
         of_broker = known.get(broker_id, _NOTHING_KNOWN)
         state, reason = states[broker_id]
-        found.append(
-            {
-                "id": broker_id,
-                "rack": spec.racks.get(broker_id),
-                "state": state,
-                "reason": reason,
-                "live": None if believed is None else broker_id in believed,
-                "is_candidate": spec.is_candidate(broker_id),
-                "is_controller": broker_id == status["active_controller"],
-                "broker_epoch": of_broker.get("broker_epoch"),
-                "partitions": of_broker["partitions"],
-                "leaders": of_broker["leaders"],
-                "under_replicated": of_broker["under_replicated"],
-                "offline": of_broker["offline"],
-            }
-        )
-    return found
+        yield {
+            "id": broker_id,
+            "rack": spec.racks.get(broker_id),
+            "state": state,
+            "reason": reason,
+            "live": None if believed is None else broker_id in believed,
+            "is_candidate": spec.is_candidate(broker_id),
+            "is_controller": broker_id == status["active_controller"],
+            "broker_epoch": of_broker.get("broker_epoch"),
+            "partitions": of_broker["partitions"],
+            "leaders": of_broker["leaders"],
+            "under_replicated": of_broker["under_replicated"],
+            "offline": of_broker["offline"],
+        }
 
 
 def _dead_leaders(dead: set[int], leaders: Iterable[Led]) -> list[DeadLeader]:

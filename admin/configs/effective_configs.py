@@ -8,7 +8,7 @@ precedence of kafka.server.DynamicBrokerConfig.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import dropwhile
 
 import msgspec
@@ -66,12 +66,11 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
         return tuple(dropwhile(lambda synonym: synonym.name != name, found))
 
 
-def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
+def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> Iterator[ConfigEntry]:
     """Return every config of a topic. Raises InvalidConfig if a value is invalid.
 
     ``broker`` holds the configs of the broker that handles the request.
     """
-    entries = []
     values = broker.values
     for name, config in TOPIC_CONFIGS.items():
         synonyms = broker.synonyms(config.synonyms[0], config.default) if config.synonyms else ()
@@ -80,8 +79,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
             synonyms = (ConfigSynonym(ConfigSource.DYNAMIC_TOPIC_CONFIG, name, text), *synonyms)
         else:
             text = value_text(topic_default(config, values))
-        entries.append(ConfigEntry(name, text, synonyms))
-    return entries
+        yield ConfigEntry(name, text, synonyms)
 
 
 def static_topic_configs(static: Mapping[str, str]) -> dict[str, str]:
@@ -106,20 +104,18 @@ def shown_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
+def broker_entries(broker: BrokerConfigs) -> Iterator[ConfigEntry]:
     """Return the configs of one broker, sorted by name. Raises InvalidConfig if one is invalid.
 
     The result contains the configs that ``klamm up`` accepts and all configs that are set.
     """
     values = broker.values
     known = {name for name, config in BROKER_CONFIGS.items() if config.at_start}
-    entries = []
     for name in sorted(known | values.keys()):
         config = BROKER_CONFIGS.get(name)
         value = values.get(name) if config is None else config.value(values)
         text = value if config is None or value is None else value_text(value)
-        entries.append(ConfigEntry(name, text, broker.synonyms(name)))
-    return entries
+        yield ConfigEntry(name, text, broker.synonyms(name))
 
 
 def default_entries(of_all: Mapping[str, str]) -> list[ConfigEntry]:

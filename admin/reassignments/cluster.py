@@ -30,9 +30,9 @@ from klamm.admin.reassignments.text import (
     YOU_MUST_RUN_VERIFY,
     PartitionReassignmentState,
     current_assignment_text,
-    partition_states_text,
+    partition_states_lines,
     plural,
-    reassignments_text,
+    reassignments_lines,
     replica_states_text,
 )
 from klamm.admin.tool_output import ToolOutput
@@ -69,7 +69,7 @@ class ClusterReassignment(ReassignmentTool):
         targets, log_dirs = parse_reassignment(command.plan())
         reassignments = self._admin.list_partition_reassignments()
         states = self._states(targets, reassignments)
-        self._output.println(partition_states_text(states))
+        self._output.println(*partition_states_lines(states))
         moves = self._moves.states(log_dirs)
         self._output.println(replica_states_text(moves))
         self._report_verified(states, moves)
@@ -150,7 +150,7 @@ class ClusterReassignment(ReassignmentTool):
     def list(self, command: ReassignOptions) -> None:
         """Print all running reassignments."""
         reassignments = self._admin.list_partition_reassignments()
-        self._output.println(reassignments_text(reassignments))
+        self._output.println(*reassignments_lines(reassignments))
         self._output.report["reassignments"] = [
             {**tp._asdict(), **msgspec.structs.asdict(reassignments[tp])}
             for tp in sorted(reassignments)

@@ -5,7 +5,7 @@ The functions are pure. Mirrors the *ToString methods and messages of ReassignPa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
@@ -72,21 +72,22 @@ def plural(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentState]) -> str:
-    """Return the output of ``--verify`` about partitions, without a final newline."""
-    lines = ["Status of partition reassignment:"]
+def partition_states_lines(
+    states: Mapping[TopicPartition, PartitionReassignmentState],
+) -> Iterator[str]:
+    """Yield the output of ``--verify`` about partitions, line by line."""
+    yield "Status of partition reassignment:"
     for tp in sorted(states):
         state = states[tp]
         if not state.done:
-            lines.append(f"Reassignment of partition {tp} is still in progress.")
+            yield f"Reassignment of partition {tp} is still in progress."
         elif state.is_complete:
-            lines.append(f"Reassignment of partition {tp} is complete.")
+            yield f"Reassignment of partition {tp} is complete."
         else:
-            lines.append(
+            yield (
                 f"There is no active reassignment of partition {tp}, but replica set is "
                 f"{joined(state.current_replicas)} rather than {joined(state.target_replicas)}."
             )
-    return "\n".join(lines)
 
 
 def replica_states_text(states: Mapping[TopicPartitionReplica, LogDirMoveState]) -> str:
@@ -136,11 +137,13 @@ def current_assignment_text(
     )
 
 
-def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]) -> str:
-    """Return the output of ``--list``, without a final newline."""
-    if not reassignments:
-        return "No partition reassignments found."
-    lines = ["Current partition reassignments:"]
+def reassignments_lines(
+    reassignments: Mapping[TopicPartition, ReplicaAssignment],
+) -> Iterator[str]:
+    """Yield the output of ``--list``, line by line."""
+    yield (
+        "Current partition reassignments:" if reassignments else "No partition reassignments found."
+    )
     for tp in sorted(reassignments):
         assignment = reassignments[tp]
         line = f"{tp}: replicas: {joined(assignment.replicas)}."
@@ -148,8 +151,7 @@ def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]
             line += f" adding: {joined(assignment.adding_replicas)}."
         if assignment.removing_replicas:
             line += f" removing: {joined(assignment.removing_replicas)}."
-        lines.append(line)
-    return "\n".join(lines)
+        yield line
 
 
 def started_text(partitions: Iterable[TopicPartition]) -> str:

@@ -29,7 +29,7 @@ from klamm.admin.reassignments.text import (
     YOU_MUST_RUN_VERIFY,
     PartitionReassignmentState,
     current_assignment_text,
-    partition_states_text,
+    partition_states_lines,
 )
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
@@ -79,7 +79,7 @@ class ZooKeeperReassignment(ReassignmentTool):
             )
             for tp, replicas in targets
         }
-        self._output.println(partition_states_text(states))
+        self._output.println(*partition_states_lines(states))
         # Kafka's text covers only reassignments in /admin/reassign_partitions. Topic znodes also
         # show reassignments that an Admin client requested; klamm's report includes them.
         moving = {tp for tp, assignment in current.items() if assignment.is_being_reassigned}

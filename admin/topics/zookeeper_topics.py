@@ -182,7 +182,7 @@ class ZooKeeperTopics:
                 topic=name,
                 topic_id=topic.topic_id,
                 configs={key: overrides[key] for key in hash_map_order(list(overrides))},
-                partitions=_partitions(name, topic, states.values, name in marked),
+                partitions=tuple(_partitions(name, topic, states.values, name in marked)),
                 marked_for_deletion=name in marked,
             )
 
@@ -224,19 +224,15 @@ def _partitions(
     topic: TopicIdReplicaAssignment,
     states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
     marked: bool,
-) -> tuple[PartitionDescription, ...]:
-    described = []
+) -> Iterator[PartitionDescription]:
     for tp in sorted(topic.assignment, key=lambda tp: tp.partition):
         found = states.get(tp)
         state = None if found is None else found.leader_and_isr
-        described.append(
-            PartitionDescription(
-                topic=name,
-                partition=tp.partition,
-                leader=None if state is None or state.leader == NO_LEADER else state.leader,
-                replicas=topic.assignment[tp].replicas,
-                isr=() if state is None else state.isr,
-                marked_for_deletion=marked,
-            )
+        yield PartitionDescription(
+            topic=name,
+            partition=tp.partition,
+            leader=None if state is None or state.leader == NO_LEADER else state.leader,
+            replicas=topic.assignment[tp].replicas,
+            isr=() if state is None else state.isr,
+            marked_for_deletion=marked,
         )
-    return tuple(described)

@@ -50,10 +50,10 @@ class ConfigCluster(ZnodeCluster):
         of_all = self.overrides([ALL_BROKERS]).get(ALL_BROKERS, {})
         own = self.overrides([resource]).get(resource, {})
         if resource.entity_type == TOPICS:
-            return topic_entries(own, BrokerConfigs(of_all=of_all))
+            return list(topic_entries(own, BrokerConfigs(of_all=of_all)))
         if resource == ALL_BROKERS:
             return default_entries(of_all)
-        return broker_entries(BrokerConfigs(own=own, of_all=of_all))
+        return list(broker_entries(BrokerConfigs(own=own, of_all=of_all)))
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
