@@ -289,6 +289,7 @@ def test_reassignments_end_are_replaced_or_stay_open(engine: Engine, coded: Code
         *phases(0, "a", "U1", "U2"),
         *phases(1, "c", "U1"),
         on(1, **PHASE, reassignment="c", to_state="A1", epoch=2, seq=1),
+        *phases(2, "d", "U1", "B8", "U1"),
     )
     columns = ("partition", "start_ms", "end_ms", "status", "epochs")
     assert rows_of(engine, reassignments(events), *columns) == [
@@ -296,6 +297,8 @@ def test_reassignments_end_are_replaced_or_stay_open(engine: Engine, coded: Code
         (0, 60, 90, "replaced", 1),
         (0, 90, -1, "open", 1),
         (1, 110, -1, "open", 2),
+        (2, 130, 140, "done", 1),
+        (2, 150, -1, "open", 1),
     ]
 
 
