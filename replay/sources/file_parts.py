@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -213,7 +213,7 @@ def _read_compressed(part: FilePart) -> Iterator[Lines | DamagedLine]:
     begun = b""
     line = part.lines_before + 1
     try:
-        for block in _gathered(_decompressed(part.file, str(part.compression))):
+        for block in _decompressed(part.file, str(part.compression)):
             whole, newline, rest = block.rpartition(_NEWLINE)
             if not newline:
                 begun += block
@@ -234,36 +234,26 @@ class _Damage(Exception):
     """Raised for a damaged compressed file; the message is "truncated" or "damaged"."""
 
 
-def _gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Join the small decompressed blocks of a file into larger ones.
-
-    If the file is damaged, yields the data before the damage, then raises _Damage.
-    """
-    gathered: list[bytes] = []
-    size = 0
-    try:
-        for block in blocks:
-            gathered.append(block)
-            size += len(block)
-            if size >= BLOCK_BYTES:
-                yield b"".join(gathered)
-                gathered, size = [], 0
-    except _Damage:
-        yield b"".join(gathered)
-        raise
-    yield b"".join(gathered)
-
-
 def _decompressed(file: str, compression: str) -> Iterator[bytes]:
-    """Yield the decompressed content of a file; gzip may have several members and padding."""
+    """Yield the decompressed content of a file in blocks of some 4 MiB, the last one smaller.
+
+    A gzip file may have several members and padding. If the file is damaged, yields the data before
+    the damage, then raises _Damage.
+    """
     open_stream, errors = _STREAMS[compression]
+    gathered = bytearray()
     with location(file).open("rb") as compressed, open_stream(compressed) as stream:
         try:
             while block := stream.read1(_INPUT_BYTES):
-                yield block
+                gathered += block
+                if len(gathered) >= BLOCK_BYTES:
+                    yield bytes(gathered)
+                    gathered.clear()
         except errors as error:
+            yield bytes(gathered)
             is_cut = isinstance(error, EOFError) or "runcated" in str(error)
             raise _Damage("truncated" if is_cut else "damaged") from error
+    yield bytes(gathered)
 
 
 _STREAMS: Final[dict[str, tuple[Callable[[BinaryIO], Any], tuple[type[Exception], ...]]]] = {
