@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from klamm.brokers.constant_rate import producer, replica_rates
 from klamm.brokers.partitions.partition import Partition
-from klamm.cluster.constant_rate import RATE_MARGIN_MS, RevokeRates
-from klamm.cluster.data_requests import FetchRequest, ProduceRequest
+from klamm.cluster.client_requests import DeleteRecordsRequest
+from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RevokeRates
+from klamm.cluster.data_requests import (
+    UNKNOWN_OFFSET,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+)
 from klamm.cluster.records import CountedBatch
-from klamm.cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
+from klamm.cluster.requests import (
+    Address,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    Message,
+    Request,
+)
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -20,6 +34,8 @@ from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 from tests.sim.faults import cut_off, degraded
 from tests.sim.snapshots import Snapshot, fingerprint
 from tests.sim.worlds import create_topic
+
+CLIENT = Address("client", 9)
 
 
 @pytest.fixture
@@ -249,14 +265,19 @@ def hosted(cluster: GrowingCluster, broker_id: int, tp: TopicPartition = T[0]) -
     return cluster.world.nodes[broker_id].node.broker.replica_manager.partitions[tp]
 
 
+def ask_leader(cluster: GrowingCluster, body: Request, source: Address = CLIENT) -> None:
+    """Let the leader of t-0 handle a request at once."""
+    broker = cluster.world.nodes[0].node.broker
+    broker.receive(Message(source, broker.address, 7, body))
+
+
 def test_log_directories_are_described_with_the_records_that_are_due(
     cluster: GrowingCluster,
 ) -> None:
     sent: list[Message] = []
     cluster.world.transport.add_tap(sent.append)
     cluster.world.run_for(10_000)
-    broker = cluster.world.nodes[0].node.broker
-    broker.receive(Message(Address("client", 9), broker.address, 7, DescribeLogDirsRequest()))
+    ask_leader(cluster, DescribeLogDirsRequest())
     [response] = [one.body for one in sent if isinstance(one.body, DescribeLogDirsResponse)]
     sizes = {log.topic_partition: log.size_bytes for log in response.log_dirs[0].logs}
     produced = cluster.producer.produced(T[0], cluster.now_ms)
@@ -295,7 +316,7 @@ def test_what_rests_is_packed_at_the_check_of_retention_and_what_grows_is_not(
     create_topic(cluster.world, "u", {0: (0, 1)})
     cluster.world.run_for(1_000)
     body = ProduceRequest(1, 30_000, {idle: CountedBatch(1, 100)})
-    cluster.world.transport.send(Message(Address("client", 9), Address("broker", 0), 0, body))
+    cluster.world.transport.send(Message(CLIENT, Address("broker", 0), 0, body))
     cluster.world.run_for(1_000)
     assert not isinstance(hosted(cluster, 0, idle).log.kept, bytes)
     assert cluster.world.run_until(
@@ -316,3 +337,57 @@ def test_records_that_are_due_belong_to_the_epoch_in_which_they_were(
     ended = hosted(cluster, 0).log.end_offset_for(epoch)
     assert (ended.leader_epoch, ended.end_offset >= produced) == (epoch, True)
     cluster.check()
+
+
+def test_records_that_are_sent_in_between_come_after_those_that_are_due(
+    cluster: GrowingCluster,
+) -> None:
+    cluster.world.run_for(10_000)
+    ask_leader(cluster, ProduceRequest(1, 30_000, {T[0]: CountedBatch(7, 700)}))
+    assert keeping_up(cluster, 0) == []
+    cluster.world.run_for(2_000)
+    more = cluster.log_ends()[0] - cluster.producer.produced(T[0], cluster.now_ms)
+    assert 7 <= more <= 7 + 8, "what was not acknowledged is sent again"
+    assert keeping_up(cluster, 0) == [1, 2]
+    cluster.check()
+
+
+def test_records_are_deleted_from_followers_of_a_schedule_too(cluster: GrowingCluster) -> None:
+    ask_leader(cluster, DeleteRecordsRequest({T[0]: 50}, 30_000))
+    cluster.world.run_for(1_000)
+    starts = [hosted(cluster, broker_id).log.log_start_offset for broker_id in IDS]
+    assert starts == [50, 50, 50]
+
+
+def test_a_fetch_with_an_agreement_of_another_connection_has_to_be_repeated(
+    cluster: GrowingCluster,
+) -> None:
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
+    follower = cluster.world.nodes[2].node.broker
+    log = hosted(cluster, 2).log
+    asked = {T[0]: FetchPartition(log.log_end_offset, cluster.state().leader_epoch, 0)}
+    follower.rates.name_agreements(asked)
+    agreed = asked[T[0]].agreement
+    for connection, expected in ((agreed.connection + 1, True), (agreed.connection, False)):
+        agreement = RateAgreement(agreed.schedule, connection)
+        fetch = FetchRequest(2, {T[0]: replace(asked[T[0]], agreement=agreement)})
+        ask_leader(cluster, fetch, follower.address)
+        answer = [one.body for one in sent if one.correlation_id == 7][-1].partitions.get(T[0])
+        assert (answer is not None and answer.fetch_offset == UNKNOWN_OFFSET) is expected
+
+
+def test_a_leader_tells_a_follower_that_it_cannot_reach_less_often(
+    cluster: GrowingCluster,
+) -> None:
+    cluster.world.transport.faults = (cut_off(cluster.world, 2),)
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
+    cluster.world.run_for(10_000)
+    told = [
+        one
+        for one in sent
+        if (one.source.id, one.destination) == (0, Address("broker", 2))
+        and isinstance(one.body, FetchResponse)
+    ]
+    assert 3 <= len(told) <= 6, "every 2.5 s instead of 0.5 s"
