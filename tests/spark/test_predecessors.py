@@ -74,12 +74,14 @@ def test_the_leader_epoch_proves_the_leader_before(found: Found) -> None:
         leadership(5, 2, [2], leader_epoch=1),
         leadership(8, 2, [2, 1], leader_epoch=1),
         leadership(9, 1, [1], leader_epoch=4),
+        leadership(11, 3, [3], leader_epoch=6),  # a leader in between is not in the log
     )
     assert [before(row)[:2] for row in given] == [
         (None, None),
         (1, None),
         (2, None),
         (2, [2, 1]),
+        (None, None),
     ]
 
 

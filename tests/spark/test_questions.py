@@ -453,6 +453,18 @@ def test_a_deleted_state_znode_ends_what_was_known(engine: Engine, coded: Coded)
     ]
 
 
+def test_of_two_controllers_at_one_place_that_with_the_higher_id_counts(
+    engine: Engine, coded: Coded
+) -> None:
+    led = [
+        move(NEW, ONLINE, leader=broker, isr=[broker], controller=broker, place=7)
+        for broker in (1, 3, 2)
+    ]
+    events = coded(*led)
+    partitions = engine.keep(by_partition(engine.keep(by_replica(events))))
+    assert rows_of(engine, final_partitions(partitions, events), "leader", "isr") == [(3, [3])]
+
+
 def test_a_failover_without_a_snapshot_takes_no_leader_away(engine: Engine, lived: Coded) -> None:
     def wrote(version: int, leader: int, before: int | None, **fields: Any) -> dict[str, Any]:
         row = {"source": "zookeeper", "kind": "leadership_written", "isr": [1], **fields}
