@@ -302,6 +302,20 @@ def test_the_time_offline_is_that_of_the_intervals(
     assert sum(row["offline_ms"] for row in found) == took_ms > 0
 
 
+def test_the_totals_of_the_logs_are_those_of_the_answers(
+    table: EventTable, answers: Answers
+) -> None:
+    logs = told(table, answers.tables["logs"]())
+    sums = {
+        name: sum(row[name] for row in logs) for name in logs[0] if name not in ("source", "run")
+    }
+    assert sums.pop("elections") == answers.listings["failovers"].total > len(logs)
+    assert sums == {name: answers.counts[name] for name in sums}
+    for name in ("illegal", "failed", "unclean"):
+        number = table.engine.fetch(f"SELECT count(*) FROM ({answers.tables[name]()})").rows[0][0]
+        assert answers.counts[name] == number > 0, name
+
+
 def test_reassignments_are_those_of_the_phases(
     table: EventTable, answers: Answers, rows: list[JournalRow]
 ) -> None:
