@@ -72,12 +72,9 @@ def explore(scope: SearchSpace, jobs: int, max_states: int | None = None) -> Ite
                     reached.add(after)
                     progress.states = len(reached)
                     if violation is not None:
-                        progress.depth += 1
                         progress.violation = violation
                         progress.path = (*entry.path, choice)
-                        yield progress
-                        return
-                    if progress.states == max_states:
+                    if violation is not None or progress.states == max_states:
                         progress.depth += 1
                         yield progress
                         return
