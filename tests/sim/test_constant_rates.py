@@ -25,8 +25,10 @@ from klamm.cluster.requests import (
     DescribeLogDirsResponse,
     Message,
     Request,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
 )
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
 from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.transport import MAX_DELAY_MS
@@ -391,3 +393,28 @@ def test_a_leader_tells_a_follower_that_it_cannot_reach_less_often(
         and isinstance(one.body, FetchResponse)
     ]
     assert 3 <= len(told) <= 6, "every 2.5 s instead of 0.5 s"
+
+
+def test_a_replica_that_is_stopped_follows_its_schedule_no_longer(cluster: GrowingCluster) -> None:
+    broker = cluster.world.nodes[1].node.broker
+    stopped = StopReplicaPartitionState(T[0], cluster.state().leader_epoch + 1, False)
+    epoch = broker.replica_manager.controller_epoch
+    body = StopReplicaRequest(0, epoch, NO_BROKER_EPOCH, (stopped,))
+    broker.receive(Message(Address("controller", 0), broker.address, 7, body))
+    end = cluster.log_ends()[1]
+    cluster.world.run_for(100)
+    assert keeping_up(cluster, 0) == [2]
+    assert cluster.log_ends()[1] == end
+
+
+def test_a_follower_that_lacks_nothing_is_offered_the_schedule_again() -> None:
+    cluster = GrowingCluster(records_per_s=0.02)
+    cluster.world.run_for(120_000)
+    assert keeping_up(cluster, 0) == [1, 2]
+    cluster.world.transport.faults = (cut_off(cluster.world, 2),)
+    cluster.world.run_for(5_000)
+    assert keeping_up(cluster, 0) == [1]
+    cluster.world.transport.heal()
+    cluster.world.run_for(5_000)
+    assert keeping_up(cluster, 0) == [1, 2]
+    assert len(set(cluster.log_ends().values())) == 1, "nothing was produced meanwhile"
