@@ -1,5 +1,5 @@
-"""Invariants of the answers for every log: no count is negative, and the leaders over time, also
-those of each partition, end with the final states."""
+"""Invariants of the answers for every log: no count is negative, the totals of all logs are those
+of the answers, and leaders over time, also those of each partition, end with the final states."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def check_invariants(table: EventTable, answers: Answers) -> None:
         f"FROM ({tables['partitions']()}) WHERE leader >= {NO_LEADER} GROUP BY source, run, leader",
     )
     assert leading == {(row["source"], row["run"], row["leader"]): row["n"] for row in final}
+    logs = rows(engine, tables["logs"]())
+    totals = {name: sum(row[name] for row in logs) for name in logs[0].keys() & answers.counts}
+    assert totals == {name: answers.counts[name] for name in totals}
     _check_life_lines(table, answers)
     last = _LAST.format(key="", name="offline", sql=tables["offline_timeline"](), by="")
     offline = {(row["source"], row["run"]): row["value"] for row in rows(engine, last)}

@@ -306,11 +306,8 @@ def test_the_totals_of_the_logs_are_those_of_the_answers(
     table: EventTable, answers: Answers
 ) -> None:
     logs = told(table, answers.tables["logs"]())
-    sums = {
-        name: sum(row[name] for row in logs) for name in logs[0] if name not in ("source", "run")
-    }
-    assert sums.pop("elections") == answers.listings["failovers"].total > len(logs)
-    assert sums == {name: answers.counts[name] for name in sums}
+    elections = sum(row["elections"] for row in logs)
+    assert elections == answers.listings["failovers"].total > len(logs)
     for name in ("illegal", "failed", "unclean"):
         number = table.engine.fetch(f"SELECT count(*) FROM ({answers.tables[name]()})").rows[0][0]
         assert answers.counts[name] == number > 0, name
