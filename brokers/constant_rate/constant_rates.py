@@ -10,6 +10,7 @@ that were passed to ``look_up``, and returns the messages to be sent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.bandwidth.replication_quotas import constant_traffic
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.constant_rate.connections import CertainConnections
-from klamm.brokers.constant_rate.replica_rates import FollowerRate, LeaderRate, enough_ms
+from klamm.brokers.constant_rate.replica_rates import FollowerRate, LeaderRate
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.record_parts import end_of
 from klamm.brokers.partitions.partition import Partition
@@ -63,7 +64,6 @@ class ConstantRates:
         copying: Copying,
         now_ms: Callable[[], float],
     ) -> None:
-        self._broker_id = broker_id
         self._address = Address("broker", broker_id)
         self._config = config
         self._connections = connections
@@ -115,10 +115,32 @@ class ConstantRates:
     ) -> float:
         """Return the time at which schedules will have added ``missing_bytes`` for a fetch.
 
-        At most ``room`` bytes count for each partition. See replica_rates.enough_ms."""
-        leading = self._leading
-        rates = [(leading[tp], most) for tp, most in room.items() if tp in leading]
-        return enough_ms(rates, missing_bytes, now_ms, until_ms)
+        Only bytes below high watermarks count, at most ``room`` for each partition. Call
+        ``materialize`` first. Return infinity if the schedules add fewer bytes by ``until_ms``, or
+        if a schedule that would have added them by ``now_ms`` is about to end.
+        """
+        acknowledged = [
+            (rate.schedule, rate.commit_delay_ms, rate.partition.high_watermark, most)
+            for tp, most in room.items()
+            if (rate := self._leading.get(tp)) is not None and rate.is_acknowledged
+        ]
+
+        def is_enough(at_ms: float) -> bool:
+            left_bytes = missing_bytes
+            for schedule, delay_ms, high_watermark, most in acknowledged:
+                records = schedule.end_at(at_ms - delay_ms) - high_watermark
+                if records > 0:
+                    left_bytes -= min(records * schedule.record_size_bytes, most)
+            return left_bytes <= 0
+
+        if not is_enough(until_ms) or is_enough(now_ms):
+            return math.inf
+        while now_ms < (middle_ms := (now_ms + until_ms) / 2) < until_ms:
+            if is_enough(middle_ms):
+                until_ms = middle_ms
+            else:
+                now_ms = middle_ms
+        return until_ms
 
     # -- messages
 
@@ -354,7 +376,7 @@ class ConstantRates:
                 self._stop(tp, error)
                 continue
             partition = rate.partition
-            counted = partition.counted(self._broker_id, now_ms, lag_time_max_ms)
+            counted = partition.counted(self._address.id, now_ms, lag_time_max_ms)
             is_acknowledged = counted is not None and all(remote.keeps_up for remote in counted)
             if is_acknowledged != rate.is_acknowledged:
                 rate.is_acknowledged = is_acknowledged
@@ -378,7 +400,7 @@ class ConstantRates:
             return
         rate = self._leading.get(tp)
         if rate is None or rate.partition.log is None:
-            self._copying.reserve(tp, self._broker_id, {})
+            self._copying.reserve(tp, self._address.id, {})
             return
         place_of, config = self._copying.place_of, rate.partition.log.config
         followers = [
@@ -387,11 +409,11 @@ class ConstantRates:
         ]
         traffic = constant_traffic(
             round(rate.schedule.records_per_s * rate.schedule.record_size_bytes),
-            place_of(tp, self._broker_id),
+            place_of(tp, self._address.id),
             followers,
-            leader_throttled=config.leader_throttled.has(tp.partition, self._broker_id),
+            leader_throttled=config.leader_throttled.has(tp.partition, self._address.id),
         )
-        self._copying.reserve(tp, self._broker_id, traffic)
+        self._copying.reserve(tp, self._address.id, traffic)
 
     # -- as a follower
 
@@ -447,11 +469,10 @@ class ConstantRates:
             self._leave(tp, rate)
 
     def _leave(self, tp: TopicPartition, rate: FollowerRate) -> None:
-        rate.materialize(self._now_ms())
-        del self._following[tp]
+        self._following.pop(tp).materialize(self._now_ms())
         assert rate.partition.state is not None
-        leader = rate.partition.state.leader
-        self._revoked.setdefault(leader, {})[tp] = rate.partition.leader_epoch
+        revoked = self._revoked.setdefault(rate.partition.state.leader, {})
+        revoked[tp] = rate.partition.leader_epoch
 
     # -- as a leader or a follower
 

@@ -7,8 +7,6 @@ I/O and reads no clock.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -119,39 +117,6 @@ class FollowerRate(msgspec.Struct, gc=False):
         known = min(offset, partition.log.log_end_offset)
         if known > partition.high_watermark:
             partition.set_high_watermark(known, now_ms)
-
-
-def enough_ms(
-    rates: Iterable[tuple[LeaderRate, int]], missing_bytes: int, now_ms: float, until_ms: float
-) -> float:
-    """Return the time at which schedules will have added ``missing_bytes`` below high watermarks.
-
-    Each rate counts for a number of bytes at most. The result is valid if nothing else changes.
-    Call ``materialize`` first. Return infinity if the schedules add fewer bytes by ``until_ms``, or
-    if a schedule that would have added them by ``now_ms`` is about to end.
-    """
-    acknowledged = [
-        (rate.schedule, rate.commit_delay_ms, rate.partition.high_watermark, most)
-        for rate, most in rates
-        if rate.is_acknowledged
-    ]
-
-    def is_enough(at_ms: float) -> bool:
-        left_bytes = missing_bytes
-        for schedule, delay_ms, high_watermark, most in acknowledged:
-            records = schedule.end_at(at_ms - delay_ms) - high_watermark
-            if records > 0:
-                left_bytes -= min(records * schedule.record_size_bytes, most)
-        return left_bytes <= 0
-
-    if not is_enough(until_ms) or is_enough(now_ms):
-        return math.inf
-    while now_ms < (middle_ms := (now_ms + until_ms) / 2) < until_ms:
-        if is_enough(middle_ms):
-            until_ms = middle_ms
-        else:
-            now_ms = middle_ms
-    return until_ms
 
 
 def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
