@@ -62,18 +62,28 @@ class TopicCreation:
     def create(self, topics: Iterable[str], now_ms: float) -> dict[str, Errors]:
         """Ask the controller to create missing topics; return the error that each has meanwhile.
 
-        - LEADER_NOT_AVAILABLE: the request was sent.
-        - UNKNOWN_TOPIC_OR_PARTITION: an earlier request is in flight, or no controller is known.
+        - LEADER_NOT_AVAILABLE: the controller has been asked, now or before. Kafka's broker answers
+          the same once it has written the topic, which takes as long.
+        - UNKNOWN_TOPIC_OR_PARTITION: no controller is known.
         - any other: the name is invalid, or the controller refused to create the topic. The next
           call tries again.
         """
-        errors = {topic: self._error_of(topic, now_ms) for topic in topics}
-        creatable = [name for name, one in errors.items() if one is Errors.LEADER_NOT_AVAILABLE]
+        errors = {topic: self._error_of(topic) for topic in topics}
+        # A request that is never answered must not keep its topics from being created.
+        self._in_flight = {
+            number: one for number, one in self._in_flight.items() if now_ms < one.ends_ms
+        }
+        asked = {topic for one in self._in_flight.values() for topic in one.topics}
+        creatable = [
+            topic
+            for topic, error in errors.items()
+            if error is Errors.LEADER_NOT_AVAILABLE and topic not in asked
+        ]
         if creatable:
             self._request(creatable, now_ms)
         return errors
 
-    def _error_of(self, topic: str, now_ms: float) -> Errors:
+    def _error_of(self, topic: str) -> Errors:
         try:
             validate_topic_name(topic)
         except InvalidTopic:
@@ -81,10 +91,7 @@ class TopicCreation:
         failure = self._failed.pop(topic, None)
         if failure is not None:
             return failure
-        in_flight = any(
-            topic in one.topics and now_ms < one.ends_ms for one in self._in_flight.values()
-        )
-        if in_flight or self._cache.controller_id is None:
+        if self._cache.controller_id is None:
             return Errors.UNKNOWN_TOPIC_OR_PARTITION
         return Errors.LEADER_NOT_AVAILABLE
 
@@ -92,10 +99,6 @@ class TopicCreation:
         assert self._cache.controller_id is not None
         controller = Address("controller", self._cache.controller_id)
         request = CreateTopicsRequest(tuple(map(self._creatable, topics)), _TIMEOUT_MS)
-        # A request that is never answered must not keep its topics from being created.
-        self._in_flight = {
-            number: one for number, one in self._in_flight.items() if now_ms < one.ends_ms
-        }
         ends_ms = now_ms + self._config.request_timeout_ms
         self._in_flight[self._send(controller, request)] = _Creation(frozenset(topics), ends_ms)
 
