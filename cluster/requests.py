@@ -170,14 +170,19 @@ class CreatableTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic to create.
 
     A ``num_partitions`` or ``replication_factor`` of -1 means the broker's default. Both must be -1
-    if ``assignments`` is given.
+    if ``assignments`` is given. A client may send a config of None, which is refused.
     """
 
     name: str
     num_partitions: Int32 = -1
     replication_factor: Int16 = -1
     assignments: Mapping[Int32, tuple[Int32, ...]] = {}
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str | None] = {}
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The configs that have a value."""
+        return {name: value for name, value in self.configs.items() if value is not None}
 
 
 class CreateTopicsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -132,7 +132,7 @@ def _validate(
             limits.check_request(requested)
             limits.check_cluster(partition_count, _partition_count(controller, topic))
             assignment = _assign(controller, topic)
-            validate_topic_create(name, assignment, topic.configs, existing)
+            validate_topic_create(name, assignment, topic.overrides, existing)
             check_in_pool(controller.config.pools, name, assignment)
         except AdminError as error:
             controller.log.info(f"Error processing create topic request {name}: {error}")
@@ -165,7 +165,7 @@ def _partition_count(controller: KafkaController, topic: CreatableTopic) -> int:
 
 
 class RequestRefused(AdminError):
-    """Fields of a CreateTopics request contradict each other."""
+    """Fields of a CreateTopics request are null or contradict each other."""
 
     code = Errors.INVALID_REQUEST
     kafka_class = "org.apache.kafka.common.errors.InvalidRequestException"
@@ -176,6 +176,8 @@ def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
 
     Raises AdminError if the request is invalid.
     """
+    if nulls := [name for name, value in topic.configs.items() if value is None]:
+        raise RequestRefused(f"Null value not supported for topic configs : {','.join(nulls)}")
     is_counted = topic.num_partitions != UNSET or topic.replication_factor != UNSET
     if topic.assignments:
         if is_counted:
@@ -210,7 +212,7 @@ def _write(
     ``results`` and is removed from ``assignments``.
     """
     configs = {
-        ConfigEntityZNode.path("topics", topic.name): ConfigEntityZNode.encode(topic.configs)
+        ConfigEntityZNode.path("topics", topic.name): ConfigEntityZNode.encode(topic.overrides)
         for topic in request.topics
         if topic.name in assignments
     }

@@ -102,7 +102,7 @@ def with_topic_configs(
     created = {one["name"] for one in response["topics"] if one["error_code"] is Errors.NONE}
     if not created:
         return response
-    overrides = {topic.name: topic.configs for topic in request.topics}
+    overrides = {topic.name: topic.overrides for topic in request.topics}
     added: dict[str, Values]
     try:
         broker = admin.broker_configs(broker_id)

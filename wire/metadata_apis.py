@@ -192,10 +192,6 @@ _CLUSTER: Final = struct(
 # -- topics
 
 
-def _read_configs(configs: Any) -> dict[str, str]:
-    return {one.name: one.value for one in configs if one.value is not None}
-
-
 def _delete_topics(body: Any) -> DeleteTopicsRequest:
     """Translate DeleteTopics. Before version 6 topics are strings, then names or topic ids."""
     timeout_ms = milliseconds(body.timeout)
@@ -209,7 +205,6 @@ def _delete_topics(body: Any) -> DeleteTopicsRequest:
     return request
 
 
-_CONFIGS: Final = keyed("configs", "name", only("value"))
 _CREATE: Final = struct(
     CreateTopicsRequest,
     topics=each(
@@ -217,7 +212,7 @@ _CREATE: Final = struct(
         struct(
             CreatableTopic,
             assignments=keyed("assignments", "partition_index", only("broker_ids")),
-            configs=Field("configs", _CONFIGS.translation._replace(read=_read_configs)),
+            configs=keyed("configs", "name", only("value")),
         ),
     ),
 )

@@ -280,7 +280,7 @@ def _creation(
     topic: CreatableTopic, result: CreatableTopicResult | None, is_current: bool
 ) -> Iterator[_Effect]:
     error = Errors.REQUEST_TIMED_OUT if result is None else result.error
-    text, configs = f"CreateTopics: {error.name}", frozenset(topic.configs.items())
+    text, configs = f"CreateTopics: {error.name}", frozenset(topic.overrides.items())
     partitions: Mapping[int, tuple[int, ...] | None] = {
         n: tuple(ids) for n, ids in topic.assignments.items()
     }

@@ -437,8 +437,10 @@ def test_there_are_no_acls_and_no_sasl(server: ClusterServer) -> None:
 def test_a_created_topic_is_described(server: ClusterServer) -> None:
     """With its configs from version 5 on, also if it is only validated."""
 
-    def created(version: int, name: str, *, is_tried: bool = False) -> Any:
-        configs = [{"name": "retention.ms", "value": "7"}]
+    def created(
+        version: int, name: str, *, is_tried: bool = False, retention: str | None = "7"
+    ) -> Any:
+        configs = [{"name": "retention.ms", "value": retention}]
         topics = [
             {
                 **{"name": one, "num_partitions": 3, "replication_factor": 2},
@@ -459,6 +461,8 @@ def test_a_created_topic_is_described(server: ClusterServer) -> None:
         }
         assert (refused.num_partitions, refused.replication_factor) == (-1, -1)
         assert (refused.topic_config_error_code, refused.configs) == (0, ())
+    null = created(7, "null", retention=None)[0]
+    assert null.error_message == "Null value not supported for topic configs : retention.ms"
 
 
 def test_configs_are_described_in_kafkas_order(server: ClusterServer) -> None:

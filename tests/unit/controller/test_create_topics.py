@@ -146,6 +146,13 @@ def test_validate_only_makes_nothing(cluster: Cluster) -> None:
             "Both cannot be used at the same time.",
         ),
         (
+            CreatableTopic(
+                "u", 1, 1, assignments={0: (1,)}, configs={"a": None, "b": "1", "c": None}
+            ),
+            Errors.INVALID_REQUEST,
+            "Null value not supported for topic configs : a,c",
+        ),
+        (
             CreatableTopic("u", -1, 1, assignments={0: (1,)}),
             Errors.INVALID_REQUEST,
             "Both numPartitions or replicationFactor and replicasAssignments were set. "

@@ -477,7 +477,7 @@ def test_topics_to_be_created() -> None:
         "configs": [{"name": "a", "value": "b"}, {"name": "c", "value": None}],
     }
     values = {"topics": [topic], "timeout": SECOND, "validate_only": True}
-    created = CreatableTopic("t", -1, -1, {0: (2, 1)}, {"a": "b"})
+    created = CreatableTopic("t", -1, -1, {0: (2, 1)}, {"a": "b", "c": None})
     assert request(19, 7, values) == CreateTopicsRequest((created,), 1_000, True)
     assert request(19, 0, values) == CreateTopicsRequest((created,), 1_000, False)
 
