@@ -77,21 +77,35 @@ RemoteReplicas = tuple[RemoteReplica, ...]
 class _Packed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Packed state of the followers of one partition.
 
-    If the followers differ only in their fetch times, ``followers`` contains these times, and
-    ``common`` the other values. Otherwise ``followers`` contains the whole state of each follower.
+    If the followers differ only in their fetch times, ``followers`` contains these times, and the
+    other values are stored once. Otherwise ``followers`` contains the whole state of each follower.
     """
 
     followers: dict[int, float] | RemoteReplicas
-    common: RemoteReplica | None = None
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_fetched_epoch: int = UNKNOWN_OFFSET
+    log_start_offset: int = 0
+    sent_high_watermark: int = 0
+    sent_log_start_offset: int = 0
 
     def unpacked(self) -> RemoteReplicas:
         if not isinstance(self.followers, dict):
             return self.followers
-        assert self.common is not None
-        replace = msgspec.structs.replace
+        end = self.log_end_offset
         return tuple(
-            replace(self.common, replica_id=one, caught_up_ms=fetched_ms, fetched_ms=fetched_ms)
-            for one, fetched_ms in self.followers.items()
+            RemoteReplica(
+                replica_id=replica_id,
+                caught_up_ms=fetched_ms,
+                fetched_ms=fetched_ms,
+                leader_end_at_fetch=end,
+                log_end_offset=end,
+                last_fetched_epoch=self.last_fetched_epoch,
+                log_start_offset=self.log_start_offset,
+                owes_fetch=False,
+                sent_high_watermark=self.sent_high_watermark,
+                sent_log_start_offset=self.sent_log_start_offset,
+            )
+            for replica_id, fetched_ms in self.followers.items()
         )
 
 
@@ -101,9 +115,14 @@ _decode: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 def pack(remotes: RemoteReplicas) -> bytes:
     """Pack one or more followers into bytes that need a fifth of the memory."""
+    last = remotes[-1]
     resting = _Packed(
         {remote.replica_id: remote.fetched_ms for remote in remotes},
-        msgspec.structs.replace(remotes[-1], replica_id=0, caught_up_ms=0, fetched_ms=0),
+        last.log_end_offset,
+        last.last_fetched_epoch,
+        last.log_start_offset,
+        last.sent_high_watermark,
+        last.sent_log_start_offset,
     )
     return _encode(resting if resting.unpacked() == remotes else _Packed(remotes))
 
