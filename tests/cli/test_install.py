@@ -160,7 +160,7 @@ def test_klamm_alone_needs_neither_spark_nor_pandas(tmp_path: Path, words: Seque
     ("words", "package"),
     [
         (("replay", "run", "journal.jsonl"), "pyarrow"),
-        (("replay", "generate", "--events", "10", "--out", "o"), "numpy"),
+        (("replay", "generate", "--events", "10", "--out", "o"), "pyarrow"),
     ],
     ids=["run", "generate"],
 )

@@ -18,7 +18,10 @@ from klamm.cli.main import main
 from klamm.cli.waiting import waiting
 from tests.serving import KLAMM, ROOT, environ_for, klamm_up, on_terminal, start_klamm
 
-SLOW_BODY = b'{"error":{"error":"WrongState","message":"the answer"}}'
+SLOW_BODY = (
+    b'{"error":{"error":"WrongState","code":null,"message":"the answer","hint":null,'
+    b'"definite":true,"retriable":false}}'
+)
 WAITS = [
     ("broker stop 1", "the controlled shutdown of broker 1"),
     ("broker start 1 --no-wait", "SERVER to respond to POST /brokers/1/start"),
