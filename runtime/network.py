@@ -76,7 +76,7 @@ class LinkFault(msgspec.Struct, frozen=True, kw_only=True):
 def effect_of(
     faults: Iterable[LinkFault], link: Link, traffic: Traffic | None = None
 ) -> LinkFault | None:
-    """Return what ``faults`` together do to a message, or None if there is no effect.
+    """Return the combined effect of ``faults`` on a message, or None if there is no effect.
 
     Delays add up; of several rates the highest counts."""
     found = [fault for fault in faults if fault.concerns(link, traffic)]

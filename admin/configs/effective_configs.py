@@ -67,7 +67,7 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> Iterator[ConfigEntry]:
-    """Return every config of a topic. Raises InvalidConfig if a value is invalid.
+    """Yield every config of a topic. Raises InvalidConfig if a value is invalid.
 
     ``broker`` holds the configs of the broker that handles the request.
     """
@@ -105,9 +105,9 @@ def shown_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def broker_entries(broker: BrokerConfigs) -> Iterator[ConfigEntry]:
-    """Return the configs of one broker, sorted by name. Raises InvalidConfig if one is invalid.
+    """Yield the configs of one broker, sorted by name. Raises InvalidConfig if one is invalid.
 
-    The result contains the configs that ``klamm up`` accepts and all configs that are set.
+    These are the configs that ``klamm up`` accepts and all configs that are set.
     """
     values = broker.values
     known = {name for name, config in BROKER_CONFIGS.items() if config.at_start}

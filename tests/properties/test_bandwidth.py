@@ -42,7 +42,7 @@ def passing(resource: Resource, found: list[Flow[int]]) -> list[Flow[int]]:
 def test_rates_are_feasible_and_max_min_fair(
     found: list[Flow[int]], limits: dict[Resource, int]
 ) -> None:
-    """A flow is unlimited, or passes a full resource on which nobody is faster."""
+    """Every flow is unlimited, or uses a saturated resource on which no flow has a higher rate."""
     rate = rates(found, limits)
     full_for: set[int] = set()
     for resource, capacity in limits.items():

@@ -80,7 +80,7 @@ def test_intervals_that_have_not_ended_come_first_then_the_longest(table: EventT
         *((None, "u", 0), (None, "u", 1), (None, "t", 4)),
         *((7, "u", 3), (7, "t", 2), (5, "t", 0), (5, "t", 0)),
     ]
-    # What two logs say alike is in the order of the logs.
+    # Rows that two logs have in common are in the order of the logs.
     assert [row["source"] for row in found.rows[-2:]] == ["journal", "zookeeper"]
     (first,) = table.engine.fetch(
         first_rows({"offline_intervals": sql}, 1)["offline_intervals"]
