@@ -236,13 +236,21 @@ class EmbeddedEnsemble:
     def _new_servers(self) -> dict[int, EmbeddedZooKeeper]:
         if self.size == 1:
             return {1: EmbeddedZooKeeper(self._data_dir, *self._client_ports)}
-        clients = dict(enumerate(self._client_ports, 1)) or _ports(self.size)
-        quorum, elections = _ports(self.size), _ports(self.size)
+        # Drawn together: a server listens on its quorum port only while it is the leader, so that a
+        # port that two servers share may be in use only when one of them is restarted.
+        ports, n = [*self._client_ports], self.size
+        while len(ports) < 3 * n:
+            if (port := free_port()) not in ports:
+                ports.append(port)
+        clients, quorum, elections = ports[:n], ports[n : 2 * n], ports[2 * n :]
         settings: Mapping[str, str] = _QUORUM_SETTINGS | {
-            f"server.{id_}": f"{HOST}:{quorum[id_]}:{elections[id_]}" for id_ in quorum
+            f"server.{id_}": f"{HOST}:{quorum_port}:{election_port}"
+            for id_, (quorum_port, election_port) in enumerate(
+                zip(quorum, elections, strict=True), 1
+            )
         }
         servers = {}
-        for id_, port in clients.items():
+        for id_, port in enumerate(clients, 1):
             folder = self._data_dir / f"server-{id_}"
             folder.mkdir(exist_ok=True)
             (folder / "myid").write_text(f"{id_}\n")
@@ -327,13 +335,6 @@ def check_size(data_dir: Path, size: int) -> None:
 
 def _servers(count: int | None) -> str:
     return f"{count} ZooKeeper server{'' if count == 1 else 's'}"
-
-
-def _ports(size: int) -> dict[int, int]:
-    ports: set[int] = set()
-    while len(ports) < size:
-        ports.add(free_port())
-    return dict(enumerate(sorted(ports), 1))
 
 
 def _is_clash(error: BaseException) -> bool:

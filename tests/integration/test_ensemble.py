@@ -6,19 +6,20 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from klamm.cluster.errors import KlammError, NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from klamm.server.zookeeper_guard import ZooKeeperGuard
+from klamm.zk import ports
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.ensemble import FOLLOWER, LEADER, NO_QUORUM, EmbeddedEnsemble, check_size
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.ports import free_port, require_free
 from klamm.zk.store import Create, Exists, GetChildren, ResultCode
+from tests.listeners import free_ports
 from tests.waiting import wait_until
 
 TIMEOUT_MS = 15_000
@@ -33,22 +34,17 @@ def store_on(ensemble: EmbeddedEnsemble) -> Iterator[KazooStore]:
         store.close()
 
 
-def first_of_three_free_ports() -> int:
-    while True:
-        first = free_port()
-        with suppress(ZooKeeperUnavailable):
-            require_free(first + 1)
-            require_free(first + 2)
-            return first
-
-
 def states(ensemble: EmbeddedEnsemble) -> list[str]:
     return sorted(server.state for server in ensemble.states())
 
 
 @pytest.mark.slow
-def test_a_quorum_survives_its_leader_and_waits_for_a_majority(tmp_path: Path) -> None:
-    first = first_of_three_free_ports()
+def test_a_quorum_survives_its_leader_and_waits_for_a_majority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = free_ports(10)
+    # No two of the ensemble's nine ports may be the same, not even when hardly any others are free.
+    monkeypatch.setattr(ports, "FREE_PORTS", range(first, first + 10))
     with EmbeddedEnsemble(tmp_path, 3, first) as ensemble:
         addresses = [f"127.0.0.1:{first + n}" for n in range(3)]
         assert ensemble.connect_string == ",".join(addresses)
