@@ -12,10 +12,10 @@ from klamm.admin.jopt import UncaughtException, UsageExit
 from klamm.cluster.errors import AdminError, KlammError, UsageError
 
 
-class CommandResult(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True, rename={"exit_code": "rc"}):
     """Output of one run of a Kafka tool.
 
-    - ``exit_code``: exit code of Kafka's tool.
+    - ``exit_code``: exit code of Kafka's tool; ``rc`` in the recordings of Kafka's tools.
     - ``report``: output with --json. ``report["exit_code"]`` is the exit code with --json. It
       differs from ``exit_code`` if the command line or a file is wrong, and if --verify finds a
       reassignment that is not complete.
@@ -25,7 +25,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     stdout: str
     stderr: str
     exit_code: int
-    report: dict[str, Any]
+    report: dict[str, Any] = {}
     hint: str | None = None
 
 

@@ -287,7 +287,7 @@ def _run_step(runner: ScenarioRunner, step: Step) -> int | None:
         raise
     except KlammError:
         return None
-    return 0 if result.tool is None else result.tool.rc
+    return 0 if result.tool is None else result.tool.exit_code
 
 
 def _znodes(world: SimulatedWorld) -> dict[str, bytes]:

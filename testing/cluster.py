@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
 
+from klamm.admin.command_result import CommandResult
 from klamm.brokers.logs.records import Record
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
@@ -32,7 +33,7 @@ from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.steps import Step, ToolResult, Wait
+from klamm.runtime.scenarios.steps import Step, Wait
 from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
 from klamm.testing.clients import ConsumedRecord, RecordProducers, read_partition
@@ -173,7 +174,7 @@ class ScriptedCluster(Actions):
         given = {name: given for name, given in arguments.items() if given is not None}
         self._step(word, {word: given or value})
 
-    def run(self, command: Words, files: Mapping[str, Value] | None = None) -> ToolResult:
+    def run(self, command: Words, files: Mapping[str, Value] | None = None) -> CommandResult:
         """Run one of Kafka's tools, e.g. `topics --zookeeper {zk} --list`. Return its output.
 
         In the command, `{zk}` and `{bootstrap}` stand for the cluster, and `{file:NAME}` for a file
@@ -338,7 +339,7 @@ class ScriptedCluster(Actions):
                 raise UsageError("no condition is given", hint=f'e.g. {call}(leader={{"t-0": 2}})')
         return conditions
 
-    def _step(self, name: str, fields: Mapping[str, object]) -> ToolResult | None:
+    def _step(self, name: str, fields: Mapping[str, object]) -> CommandResult | None:
         with self._errors(name):
             return self._run(self._compiled(name, fields))
 
@@ -351,7 +352,7 @@ class ScriptedCluster(Actions):
         reader = DrillReader(call)
         return reader.partition(reader.compose(_drill_text(name)), "the argument")
 
-    def _run(self, step: Step) -> ToolResult | None:
+    def _run(self, step: Step) -> CommandResult | None:
         driver, runner, *_ = self._running
         result = runner.run_step(step)
         verdict = judge_step(result, driver.elapsed_ms)

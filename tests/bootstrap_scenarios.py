@@ -74,7 +74,7 @@ def record_kafka(
         if record.tool is not None:
             texts = (record.tool.stdout, record.tool.stderr)
             stdout, stderr = (masked(text.rstrip("\n")) for text in texts)
-            row["tool"] = {"stdout": stdout, "stderr": stderr, "rc": record.tool.rc}
+            row["tool"] = {"stdout": stdout, "stderr": stderr, "rc": record.tool.exit_code}
         rows.append(row)
     _DATA.mkdir(exist_ok=True)
     (_DATA / f"{name}.json").write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")

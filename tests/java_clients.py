@@ -22,9 +22,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, TOOLS_LOG_CONFIG, compile_java, find_javac
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.drills.kafka.jars import kafka_libs, require_kafka_libs
-from klamm.runtime.scenarios.steps import ToolResult
 from klamm.zk.java import find_java
 from tests.group_members import PATIENCE_S
 
@@ -153,19 +153,19 @@ JAVA_CLIENTS: Final = (JavaClient("2.8.2"), JavaClient("3.9.1"))
 
 
 @contextlib.contextmanager
-def kafka_tools() -> Iterator[Callable[[str, Sequence[str]], ToolResult]]:
+def kafka_tools() -> Iterator[Callable[[str, Sequence[str]], CommandResult]]:
     """Give a function that runs a tool of Kafka 2.8.2, named by its Java class, in one process.
 
     Raises EnvironmentProblem, JavaNotFound.
     """
     program = JAVA_CLIENTS[0].run("KafkaTools")
 
-    def run(java_class: str, args: Sequence[str]) -> ToolResult:
+    def run(java_class: str, args: Sequence[str]) -> CommandResult:
         words = (base64.b64encode(arg.encode()).decode() for arg in args)
         program.write(" ".join((java_class, *words)))
         exit_code, *streams = program.read().split(" ")
         stdout, stderr = (base64.b64decode(text).decode() for text in streams)
-        return ToolResult(stdout, stderr, int(exit_code))
+        return CommandResult(stdout, stderr, int(exit_code))
 
     try:
         yield run

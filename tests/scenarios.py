@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.quirks import Quirks
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -24,7 +25,6 @@ from klamm.runtime.scenarios.recorded import (
 from klamm.runtime.scenarios.rows import Json, StepRecord
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import ToolResult
 from klamm.runtime.simulated.world import SimulatedWorld
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
@@ -36,7 +36,7 @@ def read_scenario(name: str) -> Json:
     return load_scenario(_DATA / f"{name}.json")
 
 
-Tools = Callable[[str, Sequence[str], ScenarioDriver], ToolResult]
+Tools = Callable[[str, Sequence[str], ScenarioDriver], CommandResult]
 """Runs a tool, by its name on klamm's command line, on a scenario's cluster."""
 
 

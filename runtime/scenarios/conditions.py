@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.steps import Condition, Step, StepCheck, ToolResult
+from klamm.runtime.scenarios.steps import Condition, Step, StepCheck
 from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
 
 Json = dict[str, Any]
@@ -33,7 +34,7 @@ class ClusterView:
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self.driver = driver
-        self.tool: ToolResult | None = None
+        self.tool: CommandResult | None = None
         self.unhealthy: tuple[int, list[str]] | None = None
         self._epoch_before = 0
         self._rows_before = 0
@@ -279,7 +280,7 @@ def _find_unhealthy(view: ClusterView) -> list[str]:
 
 
 def _exit_code(view: ClusterView, _: Any) -> int | None:
-    return None if view.tool is None else view.tool.rc
+    return None if view.tool is None else view.tool.exit_code
 
 
 def _output(view: ClusterView, _: Any) -> str:

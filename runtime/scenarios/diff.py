@@ -22,8 +22,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from klamm.admin.command_result import CommandResult
 from klamm.runtime.scenarios.rows import Json, StepRecord
-from klamm.runtime.scenarios.steps import ToolResult
 
 
 def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:
@@ -55,13 +55,13 @@ def _compare_step(
     return [line for name, lines in sections.items() if name not in ignore for line in lines]
 
 
-def _compare_tools(recorded: Json | None, seen: ToolResult | None) -> list[str]:
+def _compare_tools(recorded: Json | None, seen: CommandResult | None) -> list[str]:
     if recorded is None or seen is None:
         return []
     actual = {
         "stdout": masked(seen.stdout.rstrip("\n")),
         "stderr": masked(seen.stderr.rstrip("\n")),
-        "rc": seen.rc,
+        "rc": seen.exit_code,
     }
     return [
         f"tool {key}: Kafka {recorded[key]!r}, klamm {value!r}"

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.errors import UsageError
 from klamm.cluster.integers import INT32_MAX, Count
 from klamm.cluster.quirks import Quirks
@@ -28,7 +29,7 @@ from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.rows import Json, StepRecord, requests_of, transition_of
 from klamm.runtime.scenarios.runner import StepResult
-from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck, ToolResult
+from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
@@ -96,7 +97,7 @@ class _RecordedStep(msgspec.Struct):
     zk_writes: list[list[Any]]
     with_previous_steps: list[_PreviousStep] = []
     until_met: list[bool] = []
-    tool: ToolResult | None = None
+    tool: CommandResult | None = None
 
 
 class _Recorded(msgspec.Struct):

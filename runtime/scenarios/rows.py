@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
-from klamm.runtime.scenarios.steps import ToolResult
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ class StepRecord(msgspec.Struct, frozen=True):
     transitions: list[list[Any]]
     requests: list[Json]
     until_met: list[bool] = []
-    tool: ToolResult | None = None
+    tool: CommandResult | None = None
 
 
 _TRANSITIONS = {

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.errors import KlammError
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.action_target import DEAD, ENDED, PAUSED, BrokerRef, InRack, IsrFollower
@@ -19,7 +20,7 @@ from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import ClusterView, evaluate_condition
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Condition, Step, StepCheck, ToolResult
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Condition, Step, StepCheck
 from klamm.runtime.scenarios.tools import ScenarioTools
 from klamm.zk.store import ResultCode, Store, WriteOp
 
@@ -47,7 +48,7 @@ class StepResult(msgspec.Struct, frozen=True):
     began_ms: float
     ended_ms: float
     checks: tuple[CheckResult, ...]
-    tool: ToolResult | None = None
+    tool: CommandResult | None = None
     refusal: str | None = None
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.requests import (
@@ -45,14 +46,6 @@ _SHUTDOWN_TIMEOUT_MS: Final = 180_000.0
 """Time limit that is longer than a controlled shutdown with all its retries."""
 
 
-class ToolResult(msgspec.Struct, frozen=True):
-    """The output and the exit code of a Kafka tool."""
-
-    stdout: str
-    stderr: str
-    rc: int
-
-
 class BringUp(Action, frozen=True):
     """Start brokers one by one, each after the previous broker has registered and is idle."""
 
@@ -78,7 +71,7 @@ class RunTool(Action, frozen=True):
     args: tuple[str, ...]
     files: Mapping[str, str] = {}
 
-    def act(self, run: ScenarioRunner) -> ToolResult:
+    def act(self, run: ScenarioRunner) -> CommandResult:
         if not self.files:
             return run.tools(self.tool, self.args, run.driver)
         with temporary_folder("klamm-scenario-") as folder:
@@ -220,7 +213,7 @@ class Reassign(Action, frozen=True):
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
-    def act(self, run: ScenarioRunner) -> ToolResult:
+    def act(self, run: ScenarioRunner) -> CommandResult:
         response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.targets))
         assert isinstance(response, AlterPartitionReassignmentsResponse)
         return _answer(response.error, response.partitions)
@@ -237,7 +230,7 @@ class ElectLeaders(Action, frozen=True):
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
 
-    def act(self, run: ScenarioRunner) -> ToolResult:
+    def act(self, run: ScenarioRunner) -> CommandResult:
         request = ElectLeadersRequest(self.election_type, self.partitions, int(STEP_TIMEOUT_MS))
         response = run.driver.operator.ask(request)
         assert isinstance(response, ElectLeadersResponse)
@@ -374,7 +367,7 @@ def _is_shutting_down(broker: KafkaServer) -> bool:
     return broker.replica_manager.is_shutting_down
 
 
-def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> ToolResult:
+def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> CommandResult:
     """Format a controller's response like a tool's output: one line for each error.
 
     The exit code is 1 if there are errors."""
@@ -386,7 +379,7 @@ def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> T
             for tp, refusal in partitions.items()
             if refusal.error is not Errors.NONE
         ]
-    return ToolResult("", "".join(f"{line}\n" for line in refusals), 1 if refusals else 0)
+    return CommandResult("", "".join(f"{line}\n" for line in refusals), 1 if refusals else 0)
 
 
 def _worded(error: ApiError) -> str:

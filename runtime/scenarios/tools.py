@@ -50,7 +50,7 @@ from klamm.placement.draws import JavaRandom
 from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode
 
@@ -84,7 +84,7 @@ class ScenarioTools:
         self._spec = spec
         self._random = JavaRandom(spec.seed)
 
-    def __call__(self, name: str, args: Sequence[str], driver: ScenarioDriver) -> ToolResult:
+    def __call__(self, name: str, args: Sequence[str], driver: ScenarioDriver) -> CommandResult:
         """Run a tool. Raises UsageError if no tool has this name."""
         tool = TOOLS.get(name)
         if tool is None:
@@ -100,8 +100,7 @@ class ScenarioTools:
             now_ms=lambda: driver.elapsed_ms,
             sleep_ms=driver.run_for,
         )
-        result = tool.run(args, services)
-        return ToolResult(result.stdout, result.stderr, result.exit_code)
+        return tool.run(args, services)
 
 
 def _opener(opened: Any) -> Any:

@@ -118,7 +118,7 @@ class Cluster:
                     _FRAMES.sub("", text).replace(servers, RECORDED_ADDRESS)
                     for text in (found.stdout, found.stderr)
                 )
-                return stdout, stderr, found.rc
+                return stdout, stderr, found.exit_code
 
             yield run_step
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.quirks import KAFKA_2_8_2
 from klamm.cluster.types import EndPoint
 from klamm.runtime.journal import MemoryJournal
@@ -26,7 +27,6 @@ from klamm.runtime.scenarios.real_driver import RealDriver
 from klamm.runtime.scenarios.recorded import recorded_spec
 from klamm.runtime.scenarios.rows import Json
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import ToolResult
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
@@ -50,7 +50,7 @@ SEEN_IN_ZOOKEEPER = {"partitions_added_while_deleting"}
 In simulation these tools read topics from ZooKeeper, as DriverChannel tells.
 """
 
-RunTool = Callable[[str, Sequence[str]], ToolResult]
+RunTool = Callable[[str, Sequence[str]], CommandResult]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def tools_at(run_tool: RunTool, connect_string: str, ports: Sequence[int]) -> To
     bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
     addresses = {"{zk}": connect_string, "{bootstrap}": bootstrap}
 
-    def run(tool: str, args: Sequence[str], _: ScenarioDriver) -> ToolResult:
+    def run(tool: str, args: Sequence[str], _: ScenarioDriver) -> CommandResult:
         java_class = f"kafka.admin.{CLASSES[tool]}"
         return run_tool(java_class, [addresses.get(arg, arg) for arg in args])
 

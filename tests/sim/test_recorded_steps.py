@@ -64,7 +64,7 @@ def scenario() -> dict[str, Any]:
 
 def check(records: list[StepRecord]) -> None:
     tools = [record.tool for record in records[1:7]]
-    assert [one and one.rc for one in tools] == [0] * 6, tools
+    assert [one and one.exit_code for one in tools] == [0] * 6, tools
     said = [one.stdout for one in tools if one is not None]
     created, _, described, elected, altered, log_dirs = said
     assert created == "Created topic t.\n"

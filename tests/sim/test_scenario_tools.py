@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from klamm.admin.command_result import CommandResult
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.requests import AlterReplicaLogDirsRequest, Message
 from klamm.runtime.actions import Pause
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import BringUp, Quiesce, RunTool, Step, ToolResult
+from klamm.runtime.scenarios.steps import BringUp, Quiesce, RunTool, Step
 from klamm.runtime.simulated.world import SimulatedWorld
 
 PLAN = {
@@ -30,7 +31,7 @@ def three_brokers(seed: int, **more: Any) -> tuple[SimulatedDriver, ScenarioRunn
     return driver, runner
 
 
-def run(runner: ScenarioRunner, name: str, line: str, **files: str) -> ToolResult:
+def run(runner: ScenarioRunner, name: str, line: str, **files: str) -> CommandResult:
     tool = RunTool(name, ("--bootstrap-server", "{bootstrap}", *line.split()), files)
     result = runner.run_step(Step(name, (tool,))).tool
     assert result is not None
@@ -52,7 +53,8 @@ def test_the_limits_on_partitions_are_those_of_the_cluster() -> None:
         ("--alter --topic b --partitions 2", None),
     ):
         done = run(runner, "topics", line)
-        assert (refusal or "", done.rc) == (done.stdout.partition(" : ")[2].strip(), bool(refusal))
+        said = done.stdout.partition(" : ")[2].strip()
+        assert (said, done.exit_code) == (refusal or "", bool(refusal))
 
 
 def move_a_log_dir(seed: int) -> tuple[float, int]:
@@ -86,5 +88,5 @@ def test_a_frozen_broker_is_named_when_the_time_is_over() -> None:
     _, runner = three_brokers(seed=1)
     runner.run_step(Step("freeze", (Pause(2),)))
     described = run(runner, "log-dirs", "--describe --broker-list 1,2")
-    assert described.rc == 1
+    assert described.exit_code == 1
     assert "TimeoutException: Call(callName=describeLogDirs, deadlineMs=" in described.stderr

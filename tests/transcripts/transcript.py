@@ -151,8 +151,8 @@ class _Told:
     def not_met(self, runner: ScenarioRunner, step: Step) -> None:
         """Do a step, and tell what of it was not met."""
         result = runner.run_step(step)
-        if result.tool is not None and result.tool.rc:
-            self._lines.append(f"! exit code {result.tool.rc}: {result.tool.stdout}")
+        if result.tool is not None and result.tool.exit_code:
+            self._lines.append(f"! exit code {result.tool.exit_code}: {result.tool.stdout}")
         for check in result.checks:
             if not check.is_met:
                 self._lines.append(f"! not met: {check.check.condition}, seen {check.seen}")

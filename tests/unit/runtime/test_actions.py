@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from klamm.admin.command_result import CommandResult
 from klamm.brokers.storage.faults import DiskFault, FaultKind
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError, UsageError, WrongState
@@ -65,7 +66,6 @@ from klamm.runtime.scenarios.steps import (
     SetTopicPartitions,
     SetZnode,
     Step,
-    ToolResult,
     UpAgain,
     every_step,
     plain_text,
@@ -556,16 +556,16 @@ def test_a_refused_reassignment_is_told_like_a_tools_error(run: Run) -> None:
     ]
     action = Reassign({T0: (1, 2), T1: None})
     text = "t-1: UNKNOWN_TOPIC_OR_PARTITION: no t-1\n"
-    assert act(action, run) == ToolResult("", text, 1)
-    assert act(action, run) == ToolResult("", "", 0)
-    assert act(action, run) == ToolResult("", "NOT_CONTROLLER\n", 1)
+    assert act(action, run) == CommandResult("", text, 1)
+    assert act(action, run) == CommandResult("", "", 0)
+    assert act(action, run) == CommandResult("", "NOT_CONTROLLER\n", 1)
     assert run.operator.asked == [AlterPartitionReassignmentsRequest({T0: (1, 2), T1: None})] * 3
 
 
 def test_elections_are_asked_for_and_their_refusals_told(run: Run) -> None:
     run.operator.answers = [ElectLeadersResponse(Errors.NONE, {T0: NOT_NEEDED})]
     found = act(ElectLeaders(ElectionType.UNCLEAN, (T0,)), run)
-    assert found == ToolResult("", "t-0: ELECTION_NOT_NEEDED\n", 1)
+    assert found == CommandResult("", "t-0: ELECTION_NOT_NEEDED\n", 1)
     assert run.operator.asked == [ElectLeadersRequest(ElectionType.UNCLEAN, (T0,), 30_000)]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from klamm.admin.command_result import CommandResult
 from klamm.runtime.scenarios.diff import compare_scenario, masked
 from klamm.runtime.scenarios.rows import StepRecord
-from klamm.runtime.scenarios.steps import ToolResult
 
 STATE = "/brokers/topics/t/partitions/0/state"
 
@@ -142,9 +142,9 @@ def test_what_differs(section: str, kafka: Any, klamm: Any, expected: list[str])
 
 def test_the_output_of_a_tool_is_compared_but_for_ids_and_ends_of_lines() -> None:
     kafka = {"stdout": "Topic: t\tTopicId: <id>", "stderr": "", "rc": 0}
-    same = ToolResult("Topic: t\tTopicId: Ab-_5678901234567890Ab\n\n", "", 0)
+    same = CommandResult("Topic: t\tTopicId: Ab-_5678901234567890Ab\n\n", "", 0)
     assert differences("tool", kafka, same) == []
-    assert differences("tool", kafka, ToolResult("Topic: t\tTopicId: <id>", "no", 1)) == [
+    assert differences("tool", kafka, CommandResult("Topic: t\tTopicId: <id>", "no", 1)) == [
         "step 1 kill: tool stderr: Kafka '', klamm 'no'",
         "step 1 kill: tool rc: Kafka 0, klamm 1",
     ]
