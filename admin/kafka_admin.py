@@ -55,6 +55,7 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     NewPartitions,
+    ReplicaInfo,
 )
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.topic_names import validate_topic_name
@@ -80,17 +81,6 @@ class ReplicaLogDirs(NamedTuple):
 
     current: str | None
     future: str | None = None
-
-
-class ReplicaInfo(NamedTuple):
-    """Size and offset lag of a replica's log.
-
-    ``is_future`` is True for the copy that a move to another log directory creates.
-    """
-
-    size_bytes: int
-    offset_lag: int
-    is_future: bool
 
 
 class LogDirDescription(NamedTuple):
@@ -288,8 +278,8 @@ class KafkaAdmin:
         found = {replica: ReplicaLogDirs(None) for replica in replicas}
         for broker_id, response in responses.items():
             for log_dir in response.log_dirs:
-                for log in log_dir.logs:
-                    replica = TopicPartitionReplica(*log.topic_partition, broker_id)
+                for tp, log in log_dir.logs.items():
+                    replica = TopicPartitionReplica(*tp, broker_id)
                     if replica in found:
                         kind = "future" if log.is_future else "current"
                         found[replica] = found[replica]._replace(**{kind: log_dir.path})
@@ -478,10 +468,7 @@ def _log_dirs(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]
             None
             if log_dir.error is Errors.NONE
             else admin_error(ApiError(log_dir.error)).kafka_class,
-            {
-                log.topic_partition: ReplicaInfo(log.size_bytes, log.offset_lag, log.is_future)
-                for log in log_dir.logs
-            },
+            log_dir.logs,
         )
         for log_dir in response.log_dirs
     }

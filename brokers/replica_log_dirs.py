@@ -6,6 +6,7 @@ moves the data. Mirrors alterReplicaLogDirs and describeLogDirs of kafka.server.
 
 from __future__ import annotations
 
+import operator
 from typing import Final
 
 from klamm.brokers.logs.errors import LogStorageError
@@ -16,10 +17,10 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirResult,
+    ReplicaInfo,
 )
 from klamm.cluster.types import TopicPartition
 
@@ -94,18 +95,18 @@ def describe_log_dirs(
     - -1 if no LeaderAndIsr request has named the replica since the broker started.
     """
     wanted = None if request.partitions is None else frozenset(request.partitions)
-    logs: dict[str, list[DescribedLog]] = {}
+    logs: dict[str, dict[TopicPartition, ReplicaInfo]] = {}
     for path in manager.log_dirs.paths:
-        logs[path] = []
+        logs[path] = {}
         held = manager.log_dirs.logs(path)
-        for tp, log in held.items():
+        for tp, log in sorted(held.items(), key=operator.itemgetter(0)):
             if wanted is None or tp in wanted:
                 is_future = held.futures.get(tp) is log
                 lag = _lag(manager.partitions.get(tp), log)
-                logs[path].append(DescribedLog(tp, log.size_bytes, lag, is_future))
+                logs[path][tp] = ReplicaInfo(log.size_bytes, lag, is_future)
     return DescribeLogDirsResponse(
         tuple(
-            LogDirResult(path, Errors.NONE, tuple(sorted(found, key=_by_partition)))
+            LogDirResult(path, Errors.NONE, found)
             if manager.log_dirs.is_online(path)
             else LogDirResult(path, Errors.KAFKA_STORAGE_ERROR)
             for path, found in logs.items()
@@ -119,7 +120,3 @@ def _lag(partition: Partition | None, log: ReplicaLog) -> int:
     if partition.log is log:
         return max(partition.high_watermark - log.log_end_offset, 0)
     return partition.log.log_end_offset - log.log_end_offset
-
-
-def _by_partition(log: DescribedLog) -> TopicPartition:
-    return log.topic_partition

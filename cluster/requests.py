@@ -328,13 +328,12 @@ class DescribeLogDirsRequest(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...] | None = None
 
 
-class DescribedLog(msgspec.Struct, frozen=True):
+class ReplicaInfo(NamedTuple):
     """Size and lag of a replica's log in a log directory.
 
     ``is_future`` is True for a future log, to which a log directory move copies the records.
     """
 
-    topic_partition: TopicPartition
     size_bytes: int
     offset_lag: int
     is_future: bool
@@ -345,7 +344,7 @@ class LogDirResult(msgspec.Struct, frozen=True):
 
     path: str
     error: Errors
-    logs: tuple[DescribedLog, ...] = ()
+    logs: Mapping[TopicPartition, ReplicaInfo] = {}
 
 
 class DescribeLogDirsResponse(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry
-from klamm.admin.kafka_admin import LogDirDescription, ReplicaInfo, ReplicaLogDirs
+from klamm.admin.kafka_admin import LogDirDescription, ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.admin.topics.text import TopicDescription
 from klamm.cluster import requests
@@ -103,7 +103,7 @@ class TopicFailure(Entry, frozen=True, forbid_unknown_fields=False):
 class ReplicaLogEntry(PartitionEntry, frozen=True, forbid_unknown_fields=False):
     """A replica in a log directory; ``is_future`` marks a copy that a running move creates."""
 
-    VALUE = ReplicaInfo
+    VALUE = requests.ReplicaInfo
     size_bytes: int
     offset_lag: int
     is_future: bool

@@ -6,7 +6,7 @@ org.apache.kafka.common.requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -20,7 +20,6 @@ from klamm.cluster.requests import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     ApiError,
-    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
@@ -28,11 +27,12 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     LogDirResult,
+    ReplicaInfo,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.wire.api import Api
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import Values, in_topics
+from klamm.wire.schema import Values
 from klamm.wire.translations import (
     API_ERROR,
     ERROR,
@@ -55,27 +55,6 @@ def _election_type(code: int) -> ElectionType:
     if code not in range(len(_ELECTION_TYPES)):
         raise InvalidRequestFrame(f"unknown election type {code}")
     return _ELECTION_TYPES[code]
-
-
-def _read_logs(topics: Any) -> tuple[DescribedLog, ...]:
-    return tuple(
-        DescribedLog(tp, one.partition_size, one.offset_lag, one.is_future_key)
-        for tp, one in in_topics(topics)
-    )
-
-
-def _write_logs(found: Iterable[DescribedLog]) -> list[Values]:
-    # A log directory may have the current and the future log of a partition.
-    logs: dict[str, list[Values]] = {}
-    for log in found:
-        values = {
-            "partition_index": log.topic_partition.partition,
-            "partition_size": log.size_bytes,
-            "offset_lag": log.offset_lag,
-            "is_future_key": log.is_future,
-        }
-        logs.setdefault(log.topic_partition.topic, []).append(values)
-    return [{"name": topic, "partitions": values} for topic, values in logs.items()]
 
 
 def _read_log_dirs(dirs: Any) -> dict[TopicPartition, str]:
@@ -166,9 +145,8 @@ _ELECTED: Final = struct(
 _DESCRIBE_LOG_DIRS: Final = struct(
     DescribeLogDirsRequest, partitions=listed_partitions("topics", topic="topic")
 )
-_LOG_DIR: Final = struct(
-    LogDirResult, path="log_dir", logs=Field("topics", Translation(_read_logs, _write_logs))
-)
+_REPLICA_INFO: Final = struct(ReplicaInfo, size_bytes="partition_size", is_future="is_future_key")
+_LOG_DIR: Final = struct(LogDirResult, path="log_dir", logs=per_partition("topics", _REPLICA_INFO))
 _LOG_DIRS: Final = struct(
     DescribeLogDirsResponse, {"error_code": Errors.NONE}, log_dirs=each("results", _LOG_DIR)
 )

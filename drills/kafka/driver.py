@@ -124,8 +124,8 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
         except KlammError:
             return None
         assert isinstance(response, DescribeLogDirsResponse)
-        logs = (log for log_dir in response.log_dirs for log in log_dir.logs)
-        return sorted({str(log.topic_partition) for log in logs if not log.is_future})
+        logs = (log for log_dir in response.log_dirs for log in log_dir.logs.items())
+        return sorted({str(tp) for tp, log in logs if not log.is_future})
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return how the metadata of the running brokers differs from ZooKeeper."""

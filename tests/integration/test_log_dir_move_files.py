@@ -104,7 +104,7 @@ def test_what_lies_on_the_disk_while_a_replica_moves(tmp_path: Path) -> None:
     produce(network, 1, first=150)
     answer = network.request(1, DescribeLogDirsRequest((T0,)), CLIENT)
     assert isinstance(answer, DescribeLogDirsResponse)
-    of_a, of_b = (found.logs[0] for found in answer.log_dirs)
+    of_a, of_b = (found.logs[T0] for found in answer.log_dirs)
     assert (of_a.size_bytes > len(before), of_b.size_bytes) == (True, len(copied))
     assert (of_a.is_future, of_b.is_future, of_a.offset_lag) == (False, True, 0)
     assert 0 < of_b.offset_lag < 378

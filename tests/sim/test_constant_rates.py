@@ -281,7 +281,7 @@ def test_log_directories_are_described_with_the_records_that_are_due(
     cluster.world.run_for(10_000)
     ask_leader(cluster, DescribeLogDirsRequest())
     [response] = [one.body for one in sent if isinstance(one.body, DescribeLogDirsResponse)]
-    sizes = {log.topic_partition: log.size_bytes for log in response.log_dirs[0].logs}
+    sizes = {tp: log.size_bytes for tp, log in response.log_dirs[0].logs.items()}
     produced = cluster.producer.produced(T[0], cluster.now_ms)
     record_bytes = cluster.producer.partitions[T[0]].rate.record_size_bytes
     assert sizes[T[0]] == produced * record_bytes

@@ -280,7 +280,7 @@ def test_a_description_of_log_dirs_shows_what_has_come() -> None:
         body = DescribeLogDirsRequest(None)
         world.transport.send(Message(CLIENT, Address("broker", 2), 1, body))
     world.run_for(100)
-    sizes = [answer.log_dirs[0].logs[0].size_bytes for answer in answers]
+    sizes = [answer.log_dirs[0].logs[T0].size_bytes for answer in answers]
     assert sizes == pytest.approx([3 * GB, 6 * GB], rel=0.01)
     assert joined_ms(world, T0, 2) == pytest.approx(40_000, abs=MESSAGES_MS)
 

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.requests import DescribedLog, DescribeLogDirsRequest, DescribeLogDirsResponse
+from klamm.cluster.requests import DescribeLogDirsRequest, DescribeLogDirsResponse, ReplicaInfo
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.log_dirs import DIRS, alter_dirs, ask_broker, dir_of, fail
@@ -43,11 +43,11 @@ def future_path(world: SimulatedWorld, broker_id: int) -> str | None:
     return world.nodes[broker_id].node.broker.log_manager.dirs.future_path_of(T0)
 
 
-def found(world: SimulatedWorld, broker_id: int) -> dict[str, DescribedLog]:
+def found(world: SimulatedWorld, broker_id: int) -> dict[str, ReplicaInfo]:
     """What a broker says of its logs of t-0, by directory."""
     answer = ask_broker(world, broker_id, DescribeLogDirsRequest((T0,)))
     assert isinstance(answer, DescribeLogDirsResponse)
-    return {one.path: log for one in answer.log_dirs for log in one.logs}
+    return {one.path: log for one in answer.log_dirs for log in one.logs.values()}
 
 
 @pytest.mark.parametrize("broker_id", [0, 1], ids=["of the leader", "of a follower"])
@@ -77,8 +77,8 @@ def test_size_and_lag_are_shown_while_a_replica_moves() -> None:
     world.nodes[1].node.broker.hold_catch_up()
     alter_dirs(world, 1, p0="d1")
     assert found(world, 1) == {
-        "d0": DescribedLog(T0, 50_000, 0, False),
-        "d1": DescribedLog(T0, 0, 500, True),
+        "d0": ReplicaInfo(50_000, 0, False),
+        "d1": ReplicaInfo(0, 500, True),
     }
     world.nodes[1].node.broker.release_catch_up()
     lags = []
@@ -87,7 +87,7 @@ def test_size_and_lag_are_shown_while_a_replica_moves() -> None:
         future = world.nodes[1].node.broker.log_manager.dirs.future(T0)
         lags.append(0 if future is None else 500 - future.log_end_offset)
     assert sorted(set(lags), reverse=True) == [400, 300, 200, 100, 0]
-    assert found(world, 1) == {"d1": DescribedLog(T0, 50_000, 0, False)}
+    assert found(world, 1) == {"d1": ReplicaInfo(50_000, 0, False)}
 
 
 def test_the_leader_dies_while_its_replica_moves_and_goes_on_later() -> None:

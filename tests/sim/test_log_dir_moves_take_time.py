@@ -51,7 +51,7 @@ def test_a_throttle_holds_a_move_back_and_lets_it_go() -> None:
     alter_dirs(world, 0, p0="d1")
     world.run_for(500_000)
     assert dir_of(world, 0, T0) == "d0"
-    (future,) = described(world, 0).log_dirs[1].logs
+    (future,) = described(world, 0).log_dirs[1].logs.values()
     assert future.is_future and future.size_bytes == pytest.approx(5 * GB, rel=0.01)
     alter(world, "brokers", "0", {})
     assert moved_s(world, "d1", T0) < 10

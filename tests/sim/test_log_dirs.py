@@ -349,6 +349,7 @@ def test_a_plan_with_log_dirs_puts_the_replicas_where_it_says() -> None:
     world.run_for(1_000)
     assert dir_of(world, 1, T0) == "d1"
     shown = {
-        found.path: [log.is_future for log in found.logs] for found in described(world, 1).log_dirs
+        found.path: [log.is_future for log in found.logs.values()]
+        for found in described(world, 1).log_dirs
     }
     assert shown == {"d0": [], "d1": [False], "d2": []}

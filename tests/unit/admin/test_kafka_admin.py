@@ -10,7 +10,7 @@ import pytest
 from klamm.admin.admin_channel import timed_out
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.failures import InvalidRequest, message_of
-from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
+from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
@@ -31,7 +31,6 @@ from klamm.cluster.requests import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
@@ -39,6 +38,7 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsResponse,
     LogDirResult,
     NewPartitions,
+    ReplicaInfo,
 )
 from klamm.cluster.types import Broker, ElectionType, EndPoint, ReplicaAssignment, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -303,7 +303,7 @@ def test_live_brokers_are_sorted(admin: KafkaAdmin) -> None:
     assert [(broker.id, broker.rack) for broker in admin.live_brokers()] == [(1, "r1"), (2, None)]
 
 
-LOGS = (DescribedLog(T0, 70, 3, False), DescribedLog(T1, 80, 0, True))
+LOGS = {T0: ReplicaInfo(70, 3, False), T1: ReplicaInfo(80, 0, True)}
 DIRS = DescribeLogDirsResponse(
     (LogDirResult("/a", Errors.NONE, LOGS), LogDirResult("/b", Errors.KAFKA_STORAGE_ERROR))
 )
@@ -313,9 +313,7 @@ def test_log_directories_are_described(admin: KafkaAdmin, channel: PlayedChannel
     channel.answers = {1: DIRS, 2: DescribeLogDirsResponse(())}
     assert admin.describe_log_dirs() == {
         1: {
-            "/a": LogDirDescription(
-                None, {T0: ReplicaInfo(70, 3, False), T1: ReplicaInfo(80, 0, True)}
-            ),
+            "/a": LogDirDescription(None, LOGS),
             "/b": LogDirDescription("org.apache.kafka.common.errors.KafkaStorageException", {}),
         },
         2: {},

@@ -8,9 +8,10 @@ import pytest
 
 from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.admin.command_result import CommandResult
-from klamm.admin.kafka_admin import LogDirDescription, ReplicaInfo
+from klamm.admin.kafka_admin import LogDirDescription
 from klamm.admin.log_dirs_command import run_log_dirs_command
 from klamm.cluster.errors import RequestTimedOut
+from klamm.cluster.requests import ReplicaInfo
 from klamm.cluster.types import TopicPartition
 from klamm.drills.kafka.jars import kafka_libs
 from klamm.placement.broker_metadata import BrokerMetadata

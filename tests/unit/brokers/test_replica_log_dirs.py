@@ -20,10 +20,10 @@ from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirResult,
+    ReplicaInfo,
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
@@ -80,7 +80,7 @@ def logs(network: Network, *partitions: TopicPartition) -> dict[str, list[tuple[
     answer = network.request(1, request, CLIENT)
     assert isinstance(answer, DescribeLogDirsResponse)
     return {
-        found.path: [(str(log.topic_partition), log.is_future) for log in found.logs]
+        found.path: [(str(tp), log.is_future) for tp, log in found.logs.items()]
         for found in answer.log_dirs
         if found.error is NONE
     }
@@ -202,11 +202,12 @@ def test_logs_are_described_by_partition_and_a_leader_lacks_nothing(network: Net
     log.append_as_leader(CountedBatch(10, 1_000), 3, 0)
     answer = network.request(1, DescribeLogDirsRequest(None), CLIENT)
     assert isinstance(answer, DescribeLogDirsResponse)
-    assert answer.log_dirs[0].logs == (
-        DescribedLog(T0, 1_000, 0, False),
-        DescribedLog(KNOWN, 0, 0, False),
-        DescribedLog(UNKNOWN, 0, 0, False),
-    )
+    assert answer.log_dirs[0].logs == {
+        T0: ReplicaInfo(1_000, 0, False),
+        KNOWN: ReplicaInfo(0, 0, False),
+        UNKNOWN: ReplicaInfo(0, 0, False),
+    }
+    assert [*answer.log_dirs[0].logs] == [T0, KNOWN, UNKNOWN]
 
 
 def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
@@ -253,7 +254,7 @@ def test_what_is_in_a_failed_directory_is_not_described(network: Network) -> Non
     assert answer == DescribeLogDirsResponse(
         (
             LogDirResult(A, STORAGE),
-            LogDirResult(B, NONE, (DescribedLog(T1, 0, 0, False),)),
+            LogDirResult(B, NONE, {T1: ReplicaInfo(0, 0, False)}),
             LogDirResult(C, NONE),
         )
     )
@@ -277,7 +278,7 @@ def test_the_source_of_a_move_fails(network: Network) -> None:
     network.pass_time(1_000)
     answer = network.request(1, DescribeLogDirsRequest((T0,)), CLIENT)
     assert isinstance(answer, DescribeLogDirsResponse)
-    assert answer.log_dirs[2] == LogDirResult(C, NONE, (DescribedLog(T0, 0, -1, True),))
+    assert answer.log_dirs[2] == LogDirResult(C, NONE, {T0: ReplicaInfo(0, -1, True)})
     assert replica_status(broker(network), T0) == {"topic": "t", "partition": 0, "role": "offline"}
 
 

@@ -11,7 +11,7 @@ import pytest
 from klamm.admin.admin_channel import AdminChannel
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
-from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
+from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.admin.topics.text import PartitionDescription, TopicDescription
 from klamm.cluster.api_errors import Errors
@@ -23,6 +23,7 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     NewPartitions,
+    ReplicaInfo,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata

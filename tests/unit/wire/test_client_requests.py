@@ -59,7 +59,6 @@ from klamm.cluster.requests import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
@@ -67,6 +66,7 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     LogDirResult,
+    ReplicaInfo,
 )
 from klamm.cluster.types import (
     Broker,
@@ -180,7 +180,7 @@ EXCHANGES: list[tuple[Any, Any]] = [
         DescribeLogDirsRequest((T0, T1)),
         DescribeLogDirsResponse(
             (
-                LogDirResult("/d0", Errors.NONE, (DescribedLog(T0, 10, 1, True),)),
+                LogDirResult("/d0", Errors.NONE, {T0: ReplicaInfo(10, 1, True)}),
                 LogDirResult("/d1", Errors.KAFKA_STORAGE_ERROR),
             )
         ),

@@ -63,12 +63,12 @@ from klamm.cluster.requests import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DescribedLog,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     ListPartitionReassignmentsResponse,
     LogDirResult,
+    ReplicaInfo,
 )
 from klamm.cluster.types import (
     Broker,
@@ -82,7 +82,7 @@ from klamm.wire.apis import APIS
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import RefusedRequest, fill
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SECOND = timedelta(seconds=1)
 
 
@@ -248,7 +248,7 @@ def test_offset_commit(
 def test_an_old_offset_fetch_that_fails_has_the_error_at_each_partition(
     version: int, partitions: int
 ) -> None:
-    asked = OffsetFetchRequest("g", (T0, TopicPartition("t", 1)))
+    asked = OffsetFetchRequest("g", (T0, T1))
     failed = response(9, version, OffsetFetchResponse(Errors.NOT_COORDINATOR), asked)
     found = [one for topic in failed["topics"] for one in topic["partitions"]]
     assert [(one["error_code"].name, one["committed_offset"]) for one in found] == [
@@ -633,7 +633,7 @@ def test_elections() -> None:
 
 
 def test_log_directories_and_reassignments_are_described() -> None:
-    logs = (DescribedLog(T0, 100, 3, False), DescribedLog(T0, 50, 7, True))
+    logs = {T0: ReplicaInfo(100, 3, False), T1: ReplicaInfo(50, 7, True)}
     described = DescribeLogDirsResponse((LogDirResult("/d", Errors.NONE, logs),))
     (log_dir,) = response(35, 2, described)["results"]
     (topic,) = log_dir["topics"]
