@@ -20,6 +20,7 @@ from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.node import Node
 from klamm.runtime.transport import RoutedTransport
+from klamm.statemachines.context import ControllerContext
 
 
 class Disks(Protocol):
@@ -93,6 +94,11 @@ class Cluster(Protocol):
         """The running nodes, keyed by broker id. ``nodes[id].node.broker`` is the Broker.
 
         ``nodes[id].node`` is None for a broker of Kafka."""
+        ...
+
+    @property
+    def controller_context(self) -> ControllerContext | None:
+        """The active controller's context, or None if there is none in this process."""
         ...
 
     @property

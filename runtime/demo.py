@@ -32,7 +32,7 @@ from klamm.cluster.requests import (
     Message,
 )
 from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
-from klamm.runtime.checks.agreement import StoredCluster, check_real_cluster
+from klamm.runtime.checks.agreement import StoredCluster, check_cluster
 from klamm.runtime.demo_stage import RACKS, TIMEOUT_S, DemoOptions, Stage
 from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -321,8 +321,8 @@ class _Story:
 
     def _check(self) -> _Output:
         cluster = self._stage.cluster
-        wait_until(lambda: not check_real_cluster(cluster), _AGREEMENT_TIMEOUT_S)
-        disagreements = [*check_real_cluster(cluster), *cluster.errors]
+        wait_until(lambda: not check_cluster(cluster, cluster.store), _AGREEMENT_TIMEOUT_S)
+        disagreements = [*check_cluster(cluster, cluster.store), *cluster.errors]
         stored = StoredCluster.read(self._stage.cluster.store)
         brokers, partitions = len(stored.broker_epochs), len(stored.states)
         replicas = sum(len(assignment.replicas) for assignment in stored.assignments.values())

@@ -114,13 +114,12 @@ class Stage:
 
     def _has_controller(self, stored: StoredCluster) -> bool:
         """Return True if the controller with the latest epoch has completed its failover."""
-        active = self.cluster.active_controller
-        return active is not None and self.controller().context.epoch == stored.controller_epoch
+        context = self.cluster.controller_context
+        return context is not None and context.epoch == stored.controller_epoch
 
     def controller(self) -> KafkaController:
         """Return the active controller. Raises KlammError if no controller is active."""
-        active = self.cluster.active_controller
-        controller = None if active is None else self.cluster.nodes[active].node.controller
+        controller = self.cluster.controller
         if controller is None:
             raise KlammError("no controller is active")
         return controller

@@ -1,10 +1,12 @@
-"""What the clusters of both worlds have in common: what their nodes share, and how one is created.
+"""What the clusters of both worlds have in common: what their nodes share, how one is created, and
+what is seen of them.
 
 runtime/real/ and runtime/simulated/ start, run and end the nodes.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +15,7 @@ from klamm.brokers.bandwidth.copying import Copying, Give
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.status import broker_status
 from klamm.brokers.storage.faults import FaultyDisk
 from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Clock, Journal, Transport
@@ -31,6 +34,7 @@ from klamm.runtime.log_stores import LogStores
 from klamm.runtime.node import Node
 from klamm.runtime.node_actors import LogDirFailed
 from klamm.runtime.transport import RoutedTransport
+from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
 
 
@@ -87,6 +91,53 @@ class NodeHost:
             raise WrongState(f"broker {broker_id} is not running")
         self.disks.paths(broker_id, path)
         self._send_event(broker_id, LogDirFailed(path))
+
+    # -- inspection
+
+    @property
+    def controller(self) -> KafkaController | None:
+        """The active controller, or None. In the real world its thread may change it at any time.
+
+        A deposed controller may not have noticed yet that it is no longer active. Therefore this is
+        the active controller with the highest epoch.
+        """
+        nodes = sorted(tuple(self.nodes.items()))
+        active = [running.node.controller for _, running in nodes if self._is_active(running)]
+        return max(active, key=lambda controller: controller.context.epoch, default=None)
+
+    @property
+    def active_controller(self) -> int | None:
+        """The id of the broker with the active controller, or None."""
+        controller = self.controller
+        return None if controller is None else controller.config.broker_id
+
+    @property
+    def controller_context(self) -> ControllerContext | None:
+        """The active controller's context, or None."""
+        controller = self.controller
+        return None if controller is None else controller.context
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of brokers and controllers as plain values."""
+        nodes = [running.node for _, running in sorted(tuple(self.nodes.items()))]
+        with self.broker_thread_paused():
+            brokers = [broker_status(node.broker) for node in nodes]
+        return {
+            "active_controller": self.active_controller,
+            "brokers": brokers,
+            "controllers": [one.status() for node in nodes if (one := node.controller) is not None],
+        }
+
+    def broker_thread_paused(self) -> contextlib.AbstractContextManager[None]:
+        """Context manager that pauses the processing of broker events while its body runs.
+
+        This gives the body a consistent view of several brokers.
+        """
+        return contextlib.nullcontext()
+
+    def _is_active(self, running: Any) -> bool:
+        controller = running.node.controller
+        return controller is not None and controller.is_active
 
     def _call(self, function: Callable[[], None]) -> None:
         """Call a function on the brokers' thread."""

@@ -30,7 +30,6 @@ from klamm.cluster.requests import (
     TopicResponse,
 )
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from klamm.runtime.checks.agreement import context_of_real_cluster
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
 from klamm.runtime.transport import RequestClient
@@ -123,7 +122,7 @@ class ServerChannel:
 
         Returns None if there is no controller.
         """
-        context = context_of_real_cluster(self._cluster)
+        context = self._cluster.controller_context
         return None if context is None else len(context.assignments)
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
@@ -131,7 +130,7 @@ class ServerChannel:
 
         The result is empty if there is no controller.
         """
-        context = context_of_real_cluster(self._cluster)
+        context = self._cluster.controller_context
         return {} if context is None else context.running_reassignments()
 
     def _controller_id(self, deadline_s: float, call: str) -> int:

@@ -381,14 +381,12 @@ def ready_controller(cluster: RealCluster, after_epoch: int) -> ElectedControlle
 
     Otherwise, or if the controller's epoch is not greater than ``after_epoch``, return None.
     """
-    controller_id = cluster.active_controller
-    running = None if controller_id is None else cluster.nodes.get(controller_id)
-    controller = None if running is None else running.node.controller
-    if controller_id is None or controller is None or controller.context.epoch <= after_epoch:
+    controller = cluster.controller
+    if controller is None or controller.context.epoch <= after_epoch:
         return None
     if controller.events.state is ControllerState.CONTROLLER_CHANGE:
         return None
-    return {"id": controller_id, "epoch": controller.context.epoch}
+    return {"id": controller.config.broker_id, "epoch": controller.context.epoch}
 
 
 def controller_of_all(cluster: RealCluster) -> ElectedController | None:

@@ -193,9 +193,9 @@ class ControllerServer:
         running = self.cluster.nodes.get(self.config.broker_id)
         if running is None:
             return None
-        epoch = running.active_epoch
-        if epoch is not None:
-            return KnownController(self.config.broker_id, epoch)
+        context = self.cluster.controller_context
+        if context is not None:
+            return KnownController(self.config.broker_id, context.epoch)
         cache = running.node.broker.metadata_cache
         if cache.controller_id in (None, self.config.broker_id):
             return None

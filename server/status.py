@@ -12,9 +12,8 @@ from typing import Any, Final, cast
 from klamm.cluster.errors import StoreError, ZooKeeperUnavailable
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
 from klamm.runtime.action_target import PAUSED, RUNNING
-from klamm.runtime.checks.agreement import context_of_real_cluster, context_of_simulated_world
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.node_host import NodeHost
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
 from klamm.runtime.simulated.world import SimulatedNode, SimulatedWorld
@@ -30,7 +29,6 @@ from klamm.server.states import (
     ZooKeeperState,
 )
 from klamm.server.zookeeper import connected_store
-from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState, Store
 from klamm.zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode
@@ -67,7 +65,6 @@ def cluster_status(
     nodes = cluster.nodes
     return _cluster_state(
         cluster,
-        cluster.guard,
         {
             "connect": cluster.connect_string,
             "state": cluster.session_state.name,
@@ -91,7 +88,6 @@ def simulated_status(world: SimulatedWorld, store: Store) -> ClusterState:
 
     ``store``: an open session. Nothing changes in the cluster, so its next steps stay the same.
     """
-    context = context_of_simulated_world(world)
     paused = world.paused_broker_ids
     states: dict[int, tuple[str, str | None]] = {}
     for broker_id in world.spec.broker_ids:
@@ -105,7 +101,6 @@ def simulated_status(world: SimulatedWorld, store: Store) -> ClusterState:
         states[broker_id] = (state, None)
     return _cluster_state(
         world,
-        world.guard,
         {
             "connect": "in memory",
             "state": SessionState.CONNECTED.name,
@@ -116,14 +111,13 @@ def simulated_status(world: SimulatedWorld, store: Store) -> ClusterState:
         },
         states=states,
         is_dead=lambda id_: states[id_][0] not in (RUNNING, PAUSED),
-        leaders=lambda *, is_cached: _cached_leaders(world.nodes) if is_cached else _led(context),
+        leaders=lambda *, is_cached: _cached_leaders(world.nodes) if is_cached else _led(world),
         store=lambda: store,
     )
 
 
 def _cluster_state(
     cluster: RealCluster | SimulatedWorld,
-    journal: JournalGuard,
     zookeeper: ZooKeeperState,
     *,
     states: Mapping[int, tuple[str, str | None]],
@@ -141,7 +135,7 @@ def _cluster_state(
     active = status["active_controller"]
     controllers = {c["controller_id"]: c for c in status["controllers"]}
     controller = controllers.get(active)
-    failure = journal.failure
+    failure = cluster.guard.failure
     believed = None if controller is None else {int(id_) for id_ in controller["live_brokers"]}
     known = cluster.spec.broker_ids if believed is None else believed
     dead = set(filter(is_dead, known))
@@ -158,7 +152,7 @@ def _cluster_state(
         "journal": {
             "is_writable": failure is None,
             "failure": None if failure is None else failure.message,
-            "failed_for_ms": round(journal.failed_for_ms),
+            "failed_for_ms": round(cluster.guard.failed_for_ms),
         },
         "failovers": {
             "failed": cluster.candidacy.failed_failovers,
@@ -240,7 +234,7 @@ def _leaders(cluster: RealCluster, *, is_cached: bool) -> list[Led]:
     if is_cached:
         with cluster.broker_thread_paused():
             return _cached_leaders(cluster.nodes.copy())
-    return _led(context_of_real_cluster(cluster))
+    return _led(cluster)
 
 
 def _cached_leaders(nodes: Mapping[int, SimulatedNode | RunningNode]) -> list[Led]:
@@ -250,7 +244,8 @@ def _cached_leaders(nodes: Mapping[int, SimulatedNode | RunningNode]) -> list[Le
     return [(state.topic_partition, state.leader) for state in states]
 
 
-def _led(context: ControllerContext | None) -> list[Led]:
+def _led(cluster: NodeHost) -> list[Led]:
+    context = cluster.controller_context
     # The controller's thread may change the context: copying a dictionary is atomic.
     found = {} if context is None else context.leaderships.copy()
     return [(tp, leadership.leader_and_isr.leader) for tp, leadership in found.items()]

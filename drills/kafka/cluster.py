@@ -136,6 +136,7 @@ class KafkaCluster:
         self._connections = ClientConnections(
             self.transport, lambda id_: EndPoint(HOST, self._ports[id_])
         )
+        self.controller_context = None  # it is in another process
         for id_ in spec.broker_ids:
             self.transport.register(Address("broker", id_), self._send_to_broker)
             self.transport.register(Address("controller", id_), self._connections.send)

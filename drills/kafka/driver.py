@@ -26,7 +26,6 @@ from klamm.runtime.checks.admin_history import RecordedStore
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.rotated_files import LogLines
 from klamm.runtime.scenarios.live_driver import LiveDriver
-from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult
 from klamm.zk.znodes import BrokerIdsZNode
 
@@ -104,10 +103,6 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
             return self.cluster.own_session.last_zxid
 
         self._run_until_still(last_zxid, _IDLE_AFTER_S)
-
-    def controller_context(self) -> ControllerContext | None:
-        """Return None: the controller is in another process."""
-        return None
 
     def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
         """Return the assignments in ZooKeeper, or None if there is no controller."""

@@ -8,6 +8,7 @@ cluster is idle: during changes brokers and controller may lag behind ZooKeeper.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
@@ -21,7 +22,7 @@ from klamm.cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.node_host import NodeHost
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -88,46 +89,20 @@ def find_disagreements(
     ]
 
 
-def check_real_cluster(cluster: RealCluster) -> list[str]:
-    """Compare a real cluster with ZooKeeper while its broker thread is paused.
+def check_cluster(cluster: NodeHost, store: Store) -> list[str]:
+    """Compare a cluster with ZooKeeper, which ``store`` reads, while its broker thread is paused.
 
     Returns the lines of ``find_disagreements``."""
-    context = context_of_real_cluster(cluster)
-    store = cluster.store
+    context = cluster.controller_context
     with cluster.broker_thread_paused():
-        brokers = {id_: node.node.broker for id_, node in sorted(cluster.nodes.items())}
+        brokers = {id_: running.node.broker for id_, running in sorted(cluster.nodes.items())}
         return find_disagreements(StoredCluster.read(store), brokers, context)
 
 
 def check_simulated_world(world: SimulatedWorld) -> list[str]:
-    """Compare a simulated cluster with ZooKeeper, between two steps of the simulation.
-
-    Returns the lines of ``find_disagreements``."""
-    store = world.open_store()
-    stored = StoredCluster.read(store)
-    store.close()
-    brokers = {id_: running.node.broker for id_, running in sorted(world.nodes.items())}
-    return find_disagreements(stored, brokers, context_of_simulated_world(world))
-
-
-def context_of_real_cluster(cluster: RealCluster) -> ControllerContext | None:
-    """Return the active controller's context, or None if no controller is active.
-
-    The controller's thread may change the context at any time."""
-    active = cluster.active_controller
-    running = None if active is None else cluster.nodes.get(active)
-    controller = None if running is None else running.node.controller
-    return None if controller is None else controller.context
-
-
-def context_of_simulated_world(world: SimulatedWorld) -> ControllerContext | None:
-    """Return the active controller's context, or None if no controller is active."""
-    active = [
-        controller.context
-        for _, running in sorted(world.nodes.items())
-        if (controller := running.node.controller) is not None and controller.is_active
-    ]
-    return max(active, key=lambda context: context.epoch, default=None)
+    """Compare a simulated cluster with ZooKeeper, between two steps of the simulation."""
+    with contextlib.closing(world.open_store()) as store:
+        return check_cluster(world, store)
 
 
 # Live sets

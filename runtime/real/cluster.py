@@ -14,9 +14,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
-from klamm.brokers.status import broker_status
 from klamm.brokers.storage.faults import FaultyDisk
 from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Journal
@@ -375,33 +373,16 @@ class RealCluster(NodeHost):
         return self._hub.is_idle and self.nodes.is_idle
 
     @property
-    def active_controller(self) -> int | None:
-        """The id of the broker with the active controller, or None."""
-        return self.nodes.active_controller
-
-    @property
     def errors(self) -> list[str]:
         """Internal errors of brokers, one line each. Each of them is a bug."""
         return [f"{address}: {error!r}" for address, error in tuple(self._hub.errors)]
 
-    def status(self) -> dict[str, Any]:
-        """Return the state of brokers and controllers as plain values."""
-        nodes = sorted(self.nodes.copy().items())
-        with self._hub.held():
-            brokers = [{**broker_status(r.node.broker), "paused": r.is_paused} for _, r in nodes]
-        return {
-            "zookeeper": self.connect_string,
-            "active_controller": self.active_controller,
-            "brokers": brokers,
-            "controllers": [c.status() for _, r in nodes if (c := r.node.controller) is not None],
-        }
-
     def broker_thread_paused(self) -> contextlib.AbstractContextManager[None]:
-        """Context manager that pauses the processing of broker events while its body runs.
-
-        This gives the body a consistent view of several brokers.
-        """
+        """Context manager that pauses the processing of broker events while its body runs."""
         return self._hub.held()
+
+    def _is_active(self, running: RunningNode) -> bool:
+        return not running.is_paused and super()._is_active(running)
 
     def _detach(self, broker_id: int, running: RunningNode) -> None:
         for role in ("broker", "controller"):

@@ -151,14 +151,6 @@ class RunningNode:
             or (not c.events.has_work() and c.events.current is None and c.channels.is_idle())
         )
 
-    @property
-    def active_epoch(self) -> int | None:
-        """The epoch of the node's controller if it is active and not paused, otherwise None."""
-        controller = self.node.controller
-        if controller is None or not controller.is_active or self.is_paused:
-            return None
-        return controller.context.epoch
-
     def listen(self, listener: StoreListener) -> None:
         """Pass the session's events to ``listener`` until ``silence`` is called."""
         self.listener = listener

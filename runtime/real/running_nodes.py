@@ -128,17 +128,3 @@ class RunningNodes(dict[int, RunningNode]):
     def is_idle(self) -> bool:
         """True if all controllers are idle."""
         return all(running.is_idle for running in tuple(self.values()))
-
-    @property
-    def active_controller(self) -> int | None:
-        """The id of the broker with the active controller, or None.
-
-        A deposed controller may not have noticed yet that it is no longer active. Therefore this is
-        the active controller with the highest epoch.
-        """
-        active = [
-            (epoch, broker_id)
-            for broker_id, running in sorted(self.copy().items())
-            if (epoch := running.active_epoch) is not None
-        ]
-        return max(active)[1] if active else None

@@ -133,7 +133,7 @@ class ScenarioDriver:
 
     def controller_context(self) -> ControllerContext | None:
         """Return the active controller's context, or None. The context must not be changed."""
-        raise NotImplementedError
+        return self.cluster.controller_context
 
     def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
         """Return the assignments of all partitions, as known to the active controller.

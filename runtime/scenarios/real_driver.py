@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from klamm.cluster.journal import JournalRow
-from klamm.runtime.checks.agreement import check_real_cluster, context_of_real_cluster
+from klamm.runtime.checks.agreement import check_cluster
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.live_driver import LiveDriver
-from klamm.statemachines.context import ControllerContext
 from klamm.zk.ensemble import EmbeddedEnsemble
 
 _IDLE_AFTER_S: Final = 0.15
@@ -62,10 +61,6 @@ class RealDriver(LiveDriver[RealCluster]):
             lambda: len(self._journal.rows) if self.cluster.is_idle else None, _IDLE_AFTER_S
         )
 
-    def controller_context(self) -> ControllerContext | None:
-        """Return the active controller's context, or None. Its thread may change it at any time."""
-        return context_of_real_cluster(self.cluster)
-
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller."""
-        return check_real_cluster(self.cluster)
+        return check_cluster(self.cluster, self.cluster.store)

@@ -9,7 +9,7 @@ from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
-from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
+from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.client_actor import Client
 from klamm.runtime.scenarios.clients import (
@@ -23,7 +23,6 @@ from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint, Breakpoints
 from klamm.runtime.simulated.world import SESSION_FAULTS, SimulatedWorld
 from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
-from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
 
 T = TypeVar("T")
@@ -133,10 +132,6 @@ class SimulatedDriver(ScenarioDriver):
     def quiesce(self) -> None:
         """Advance simulated time by two seconds, which is longer than any retry interval."""
         self.run_for(2_000)
-
-    def controller_context(self) -> ControllerContext | None:
-        """Return the active controller's context, or None."""
-        return context_of_simulated_world(self.cluster)
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller."""

@@ -11,10 +11,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.brokers.constant_rate.connections import CertainConnections
-from klamm.brokers.status import broker_status
 from klamm.cluster.errors import WrongState
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
@@ -291,17 +290,6 @@ class SimulatedWorld(NodeHost, RunLoop):
     def _break_off(running: SimulatedNode) -> None:
         running.node.broker.replica_manager.break_connections()
         running.node.broker.rates.materialize_all()
-
-    def status(self) -> dict[str, Any]:
-        """Return the state of brokers and controllers as plain values, like RealCluster."""
-        nodes = [self.nodes[broker_id].node for broker_id in sorted(self.nodes)]
-        controllers = [one for node in nodes if (one := node.controller) is not None]
-        active = [(c.context.epoch, c.config.broker_id) for c in controllers if c.is_active]
-        return {
-            "active_controller": max(active, default=(0, None))[1],
-            "brokers": [broker_status(node.broker) for node in nodes],
-            "controllers": [one.status() for one in controllers],
-        }
 
 
 class SessionFault(NamedTuple):

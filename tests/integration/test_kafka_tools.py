@@ -17,7 +17,7 @@ from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.cluster.types import TopicPartition
 from klamm.controller.kafka_controller import KafkaController
 from klamm.drills.kafka.jars import kafka_libs
-from klamm.runtime.checks.agreement import check_real_cluster
+from klamm.runtime.checks.agreement import check_cluster
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -117,7 +117,8 @@ class Live(msgspec.Struct):
 
     def settle(self) -> None:
         """Wait until everybody agrees with ZooKeeper."""
-        wait_until(lambda: self.cluster.is_idle and check_real_cluster(self.cluster) == [])
+        cluster = self.cluster
+        wait_until(lambda: cluster.is_idle and check_cluster(cluster, cluster.store) == [])
 
 
 def wait_for_isr(live: Live, tp: TopicPartition, replicas: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.action_target import RUNNING
 from klamm.runtime.actions import FailLogDir, Start
-from klamm.runtime.checks.agreement import check_real_cluster
+from klamm.runtime.checks.agreement import check_cluster
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -57,7 +57,7 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     failed = operations.perform(FailLogDir(1, "d0"))
     assert (failed["halted"], failed["state"]) == (False, RUNNING)
     wait_until(lambda: leaders(cluster) == [0, 1])
-    wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
+    wait_until(lambda: cluster.is_idle and check_cluster(cluster, cluster.store) == [])
     assert KafkaZkClient(cluster.store).get_children("/log_dir_event_notification") == []
     assert operations.state_of(1) == RUNNING
     failed = operations.perform(FailLogDir(1, "d1"))
@@ -69,7 +69,7 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     operations.perform(Start(1))
     assert (operations.state_of(1), operations.reason_of(1)) == (RUNNING, None)
     wait_until(lambda: all(1 in state.isr for state in states(cluster).values()))
-    wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
+    wait_until(lambda: cluster.is_idle and check_cluster(cluster, cluster.store) == [])
 
 
 def test_a_directory_or_a_broker_that_is_not_there(cluster: RealCluster) -> None:

@@ -12,7 +12,7 @@ from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.checks.agreement import check_real_cluster
+from klamm.runtime.checks.agreement import check_cluster
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -118,7 +118,7 @@ def test_leaders_write_isrs(cluster: RealCluster, journal: MemoryJournal) -> Non
     wait_until(lambda: cluster.is_idle)
     client = KafkaZkClient(cluster.store)
     assert client.get_children("/isr_change_notification") == []
-    assert check_real_cluster(cluster) == []
+    assert check_cluster(cluster, cluster.store) == []
 
 
 def test_the_controller_serves_on_whatever_it_finds(
@@ -152,4 +152,4 @@ def test_the_controller_serves_on_whatever_it_finds(
     controller = cluster.nodes[cluster.active_controller or 0].node.controller
     assert controller is not None
     wait_until(lambda: controller.malformed == {})
-    assert check_real_cluster(cluster) == []
+    assert check_cluster(cluster, cluster.store) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
+from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
@@ -45,7 +45,7 @@ def up(tree: RecordedTree, cluster: DumpedCluster) -> SimulatedWorld:
     world.run_for(100)
     first, *others = world.spec.candidates or ()
     world.begin_candidacy(first)
-    assert world.run_until(lambda: context_of_simulated_world(world) is not None)
+    assert world.run_until(lambda: world.controller_context is not None)
     assert active_controller(world).config.broker_id == first
     for broker_id in others:
         world.begin_candidacy(broker_id)
