@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from klamm.cluster.errors import StateChangeFailed
 from klamm.cluster.types import TopicPartition
@@ -26,6 +26,7 @@ from klamm.controller.events import (
     UncleanLeaderElectionEnable,
 )
 from klamm.controller.partition_state_machine import ElectionResults
+from klamm.controller.znode_requests import Requests, read_requests
 from klamm.statemachines.election import (
     ElectionStrategy,
     PreferredReplicaElection,
@@ -34,7 +35,7 @@ from klamm.statemachines.election import (
 from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.store import Delete, ResultCode
 from klamm.zk.znode_client import store_error
-from klamm.zk.znodes import MalformedZNode, PreferredReplicaElectionZNode, UnparsableJson
+from klamm.zk.znodes import PreferredReplicaElectionZNode
 from klamm.zk.znodes.json_values import parse_bytes
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _PATH: Final = PreferredReplicaElectionZNode.path
 _PREFERRED: Final = PreferredReplicaElection()
+_Asked = Requests[Sequence[TopicPartition]]
 
 
 class ElectionTrigger(Enum):
@@ -50,13 +52,6 @@ class ElectionTrigger(Enum):
     ADMIN = "AdminClientTriggered"
     AUTO = "AutoTriggered"
     ZK = "ZkTriggered"
-
-
-class _Asked(NamedTuple):
-    """Partitions listed in /admin/preferred_replica_election, and the znode version."""
-
-    partitions: Sequence[TopicPartition]
-    version: int
 
 
 # By znode
@@ -75,7 +70,7 @@ def process_zk_replica_leader_election(
     if asked is None:
         controller.events.put_caused(ReplicaLeaderElection())
         return
-    _elect_and_delete(controller, asked, _electable(controller, asked.partitions))
+    _elect_and_delete(controller, asked, _electable(controller, asked.entries))
 
 
 def resume_preferred_replica_elections(controller: KafkaController) -> None:
@@ -85,7 +80,7 @@ def resume_preferred_replica_elections(controller: KafkaController) -> None:
     """
     asked = _read(controller)
     context, log = controller.context, controller.log
-    undergoing = () if asked is None else asked.partitions
+    undergoing = () if asked is None else asked.entries
     done = [
         tp
         for tp in undergoing
@@ -121,26 +116,12 @@ def _elect_and_delete(
 
 
 def _read(controller: KafkaController) -> _Asked | None:
-    """Read /admin/preferred_replica_election. Return None if the znode is missing.
+    return read_requests(controller, _PATH, _decode, ())
 
-    A malformed znode is quarantined and treated as an empty list of partitions. With the quirk
-    malformed_znode_fails_the_event, MalformedZNode is raised where Kafka throws an exception.
-    """
-    found = controller.zk.get_data_and_stat(_PATH)
-    if found is None:
-        return None
-    data, stat = found
-    try:
-        parse_bytes(data)
-        return _Asked(PreferredReplicaElectionZNode.decode(data), stat.version)
-    except UnparsableJson as error:
-        malformed = MalformedZNode(str(error), None)
-    except MalformedZNode as error:
-        if controller.quirks.malformed_znode_fails_the_event:
-            raise error.at(_PATH) from None
-        malformed = error
-    controller.quarantine_malformed([malformed.at(_PATH)])
-    return _Asked((), stat.version)
+
+def _decode(data: bytes | None) -> Sequence[TopicPartition]:
+    parse_bytes(data)  # raises UnparsableJson
+    return PreferredReplicaElectionZNode.decode(data)
 
 
 def _delete(controller: KafkaController, version: int) -> None:

@@ -76,7 +76,7 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
     if not controller.zk.path_exists(_PATH, watch=True):
         controller.reassignments.retain_acknowledged({})
         return set()
-    entries = controller.reassignments.read_znode().targets
+    entries = controller.reassignments.read_znode().entries
     targets = controller.reassignments.acknowledge(entries)
     asked = {tp: target for tp, target in targets.items() if target is not None}
     wanted, results = _build_reassignments(controller, asked, _refuse_no_brokers)

@@ -19,6 +19,7 @@ from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.controller.events import ZkPartitionReassignment
 from klamm.controller.partition_state_machine import OFFLINE_ELECTION
 from klamm.controller.topic_deletion_manager import REASSIGNMENT
+from klamm.controller.znode_requests import Requests, read_requests
 from klamm.statemachines.context import replicas_by_broker
 from klamm.statemachines.election import ReassignElection
 from klamm.statemachines.partition_state import PartitionState
@@ -69,13 +70,6 @@ class _Run(NamedTuple):
 
     failures: Failures
     bumped: set[TopicPartition]
-
-
-class Entries(NamedTuple):
-    """Decoded entries of /admin/reassign_partitions, and the znode version."""
-
-    targets: ReassignmentTargets
-    version: int
 
 
 class PartitionReassignments:
@@ -456,35 +450,23 @@ class PartitionReassignments:
         self.maybe_remove_from_zk_reassignment(is_completed)
         controller.context.partitions_being_reassigned.difference_update(completed)
 
-    def read_znode(self) -> Entries:
-        """Read /admin/reassign_partitions. A missing or malformed znode counts as empty.
+    def read_znode(self) -> Requests[ReassignmentTargets]:
+        """Read /admin/reassign_partitions. A missing or malformed znode counts as empty."""
+        return read_requests(self._controller, _PATH, self._decode, {}) or Requests({}, 0)
 
-        With the quirk malformed_znode_fails_the_event, MalformedZNode is raised where Kafka throws
-        an exception.
-        """
-        controller = self._controller
-        found = controller.zk.get_data_and_stat(_PATH)
-        if found is None:
-            return Entries({}, 0)
-        data, stat = found
-        known = self._decoded
+    def _decode(self, data: bytes | None) -> ReassignmentTargets:
+        known, controller = self._decoded, self._controller
         if known is not None and known[0] == data:
-            return Entries(known[1], stat.version)
+            return known[1]
         try:
             targets = ReassignPartitionsZNode.decode(data)
-            if controller.quirks.malformed_znode_fails_the_event and None in targets.values():
-                raise MalformedZNode("an entry has no replicas", NULL_POINTER)
-            self._decoded = (data, targets)
-            return Entries(targets, stat.version)
         except UnparsableJson as error:
             controller.log.warn(f"Ignoring partition reassignment due to invalid json: {error}")
-            malformed = MalformedZNode(str(error), None)
-        except MalformedZNode as error:
-            if controller.quirks.malformed_znode_fails_the_event:
-                raise error.at(_PATH) from None
-            malformed = error
-        controller.quarantine_malformed([malformed.at(_PATH)])
-        return Entries({}, stat.version)
+            raise
+        if controller.quirks.malformed_znode_fails_the_event and None in targets.values():
+            raise MalformedZNode("an entry has no replicas", NULL_POINTER)
+        self._decoded = (data, targets)
+        return targets
 
 
 def _target_text(target: tuple[int, ...] | None) -> str:
