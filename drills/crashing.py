@@ -154,7 +154,7 @@ def _not_passed(name: str, failure: Failure, outcome: Outcome) -> KlammError:
     is_open = outcome is Outcome.INCONCLUSIVE
     how = "is inconclusive" if is_open else "fails"
     return KlammError(
-        f"{name} {how} without a crash: expected {failure.expected}, seen {failure.seen}",
+        f"{name} {how} without a crash: {failure}",
         exit_code=int(outcome if is_open else Outcome.FAILED),
     )
 

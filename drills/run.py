@@ -64,6 +64,9 @@ class Failure(msgspec.Struct, frozen=True):
     seen: str
     row: int | None = None
 
+    def __str__(self) -> str:
+        return f"expected {self.expected}, seen {self.seen}"
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """Outcome of a drill, with the time it took and its failures.

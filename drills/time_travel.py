@@ -484,4 +484,4 @@ def _refusal(timeline: Timeline, added: Step) -> str | None:
     checks = (check for step in own for check in step.checks if isinstance(check, StepCheck))
     places = {*(step.place for step in own), *(check.place for check in checks)}
     failed = next((one for one in verdict.failures if one.place in places), None)
-    return None if failed is None else f"expected {failed.expected}, seen {failed.seen}"
+    return None if failed is None else str(failed)

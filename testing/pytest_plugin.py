@@ -264,8 +264,7 @@ class DrillItem(pytest.Item):
                 lines += (line for result in results for line in text.step_lines(result))
                 lines += text.verdict_lines(drill.name, verdict)
                 # pytest shows the first line in its summary.
-                first = [f"expected {one.expected}, seen {one.seen}" for one in verdict.failures]
-                raise DrillFailed("\n".join((*first[:1], *lines)))
+                raise DrillFailed("\n".join((*map(str, verdict.failures[:1]), *lines)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the drill's output, the text of an error, or an internal error's traceback."""

@@ -45,8 +45,6 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     results: list[StepResult] = []
     verdict = verdict_of(play(drill, driver), results.append)
     if verdict.outcome is not Outcome.PASSED:
-        found = [
-            f"{one.place}: expected {one.expected}, seen {one.seen}" for one in verdict.failures
-        ]
+        found = [f"{failure.place}: {failure}" for failure in verdict.failures]
         page = run_page(drill_headline(drill, verdict, f"seed {seed}", replay), trace, results)
         raise DrillError("\n".join(found), replay=replay, page=page)
