@@ -12,12 +12,9 @@ from klamm.admin.failures import as_futures
 from klamm.admin.jopt import (
     OptionParser,
     Options,
-    UncaughtException,
-    UsageExit,
-    VersionExit,
 )
 from klamm.admin.tool_json import decoding
-from klamm.admin.tool_output import ToolOutput, check_properties_file, uncaught_text
+from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file, uncaught_text
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError
 from klamm.zk.znodes.json_values import parse_int
@@ -33,28 +30,27 @@ PARSER: Final = OptionParser(
 )
 
 
-def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
+def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-log-dirs with ``args`` and return its output and exit code.
 
     Raises an error if no connection can be established. For any other error, the result has the
     error message of Kafka's tool.
     """
-    output = ToolOutput()
-    try:
-        options = PARSER.parse(args)
-        options.require("bootstrap-server", "describe")
-        check_properties_file(options.text("command-config"))
-        server = options.text("bootstrap-server") or ""
-        topics = {name for name in (options.text("topic-list") or "").split(",") if name}
-        brokers = _brokers(options)
-    except (VersionExit, UsageExit, UncaughtException) as error:
-        return output.ended_by_arguments(error, PARSER.usage)
+    options = PARSER.parse(args)
+    options.require("bootstrap-server", "describe")
+    check_properties_file(options.text("command-config"))
+    server = options.text("bootstrap-server") or ""
+    topics = {name for name in (options.text("topic-list") or "").split(",") if name}
+    brokers = _brokers(options)
     with services.open_cluster(server) as admin:
         try:
             _describe(as_futures(admin), brokers, topics, output)
         except AdminError as error:
             return output.failed(error, uncaught_text(error), error.hint)
     return output.succeeded()
+
+
+run_log_dirs_command: Final = KafkaTool(PARSER, _run)
 
 
 def log_dirs_json(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, Generic, ParamSpec
 
 from klamm.admin.command_result import CommandResult, report_of
-from klamm.admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from klamm.admin.jopt import (
+    VERSION_TEXT,
+    OptionParser,
+    UncaughtException,
+    UsageExit,
+    VersionExit,
+)
 from klamm.cluster.errors import AdminError, KlammError, StoreError
 
+P = ParamSpec("P")
 _FAILED: Final = 1
 """Exit code of Kafka's tools after an error."""
 _STORE_ERROR = "org.apache.zookeeper.KeeperException"
@@ -62,6 +69,28 @@ class ToolOutput:
         text = f"{error.message}\n{usage}" if isinstance(error, UsageExit) else uncaught_text(error)
         report = report_of(self.report, error, error.exit_code)
         return CommandResult(self.text, text, _FAILED, report)
+
+
+class KafkaTool(Generic[P]):
+    """One of Kafka's tools: the parser of its options, and the function that runs it.
+
+    ``run`` gets an empty output, then the arguments of the call, and returns the tool's result. If
+    it raises --version, --help or a usage error, the tool ends as Kafka's does.
+    """
+
+    def __init__(
+        self, parser: OptionParser, run: Callable[Concatenate[ToolOutput, P], CommandResult]
+    ) -> None:
+        self.parser = parser
+        self._run = run
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CommandResult:
+        """Run the tool."""
+        output = ToolOutput()
+        try:
+            return self._run(output, *args, **kwargs)
+        except (VersionExit, UsageExit, UncaughtException) as error:
+            return output.ended_by_arguments(error, self.parser.usage)
 
 
 def java_class(error: KlammError) -> str:

@@ -21,8 +21,14 @@ from klamm.admin.configs.options import PARSER, ConfigOptions, illegal_argument
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_config, sanitized
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidConfiguration
-from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
-from klamm.admin.tool_output import ZOOKEEPER_WARNING, ToolOutput, check_properties_file, java_class
+from klamm.admin.jopt import UncaughtException
+from klamm.admin.tool_output import (
+    ZOOKEEPER_WARNING,
+    KafkaTool,
+    ToolOutput,
+    check_properties_file,
+    java_class,
+)
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.configs import THROTTLED_RATES
 from klamm.cluster.errors import (
@@ -42,18 +48,16 @@ _PASSWORD: Final = re.compile(r"password=[^\]\s]*")
 _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 
 
-def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
+def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-configs with ``args`` and return its output and exit code.
 
     Raises an error if no connection can be established, NotKlamm if klamm must not write to this
     ZooKeeper, and UsageError for entity types that klamm does not support. For any other error, the
     result has the error message and exit code of Kafka's tool.
     """
-    output = ToolOutput(action=None)
+    output.report["action"] = None
     try:
         command = ConfigOptions(args)
-    except (VersionExit, UsageExit) as error:
-        return output.ended_by_arguments(error, PARSER.usage)
     except UncaughtException as error:
         return output.failed(error, f"{error.message}\n")
     output.report["action"] = command.action
@@ -66,6 +70,9 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
     except KlammError as error:
         return output.failed(error, _error_text(error, args), error.hint)
     return output.succeeded()
+
+
+run_configs_command: Final = KafkaTool(PARSER, _run)
 
 
 def _check_supported(command: ConfigOptions) -> None:

@@ -10,12 +10,9 @@ from klamm.admin.elections.elections import ElectionTexts, elect_leaders, parse_
 from klamm.admin.jopt import (
     OptionParser,
     Options,
-    UncaughtException,
-    UsageExit,
-    VersionExit,
 )
 from klamm.admin.tool_json import decoding
-from klamm.admin.tool_output import ToolOutput, check_properties_file, read_file
+from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file, read_file
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminCommandFailed
 from klamm.cluster.types import ElectionType, TopicPartition
@@ -39,26 +36,22 @@ _REQUIRED: Final = ("election-type", "bootstrap-server")
 _ONE_OF: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 
-def run_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
+def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-leader-election with ``args`` and return its output and exit code.
 
     Raises an error if no connection can be established. For any other error, the result has the
     error message of Kafka's tool.
     """
-    output = ToolOutput()
-    try:
-        options = PARSER.parse(args)
-        with decoding():
-            _check(options)
-        election_type = options.value(
-            "election-type", lambda word: ElectionType.__members__.get(word.upper())
-        )
-        assert election_type is not None
-        partitions = _partitions(options)
-        check_properties_file(options.text("admin.config"))
-        server = options.text("bootstrap-server") or ""
-    except (VersionExit, UsageExit, UncaughtException) as error:
-        return output.ended_by_arguments(error, PARSER.usage)
+    options = PARSER.parse(args)
+    with decoding():
+        _check(options)
+    election_type = options.value(
+        "election-type", lambda word: ElectionType.__members__.get(word.upper())
+    )
+    assert election_type is not None
+    partitions = _partitions(options)
+    check_properties_file(options.text("admin.config"))
+    server = options.text("bootstrap-server") or ""
     kind = election_type.value
     texts = ElectionTexts(
         succeeded=f"Successfully completed leader election ({kind}) for partitions",
@@ -68,6 +61,9 @@ def run_election_command(args: Sequence[str], services: ToolServices) -> Command
     )
     with services.open_cluster(server) as admin:
         return elect_leaders(admin, election_type, partitions, TIMEOUT_MS, texts, output)
+
+
+run_election_command: Final = KafkaTool(PARSER, _run)
 
 
 def _check(options: Options) -> None:

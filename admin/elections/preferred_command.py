@@ -17,10 +17,10 @@ from klamm.admin.jopt import (
     Options,
     UncaughtException,
     UsageExit,
-    VersionExit,
 )
 from klamm.admin.tool_output import (
     ZOOKEEPER_WARNING,
+    KafkaTool,
     ToolOutput,
     check_properties_file,
     read_file,
@@ -61,32 +61,28 @@ _TEXTS: Final = ElectionTexts(
 )
 
 
-def run_preferred_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
+def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-preferred-replica-election and return its output and exit code.
 
     Raises an error if no connection can be established, and NotKlamm if klamm must not write to
     this ZooKeeper. For any other error, the result has the error message of Kafka's tool.
     """
-    output = ToolOutput()
     output.println(_DEPRECATED)
-    try:
-        options = PARSER.parse(args)
-        _check(options)
-        file = options.text("path-to-json-file")
-        partitions = None if file is None else _read(file)
-        check_properties_file(options.text("admin.config"))
-    except (VersionExit, UsageExit, UncaughtException) as error:
-        return output.ended_by_arguments(error, PARSER.usage)
+    options = PARSER.parse(args)
+    _check(options)
+    file = options.text("path-to-json-file")
+    partitions = None if file is None else _read(file)
+    check_properties_file(options.text("admin.config"))
     if options.has("zookeeper"):
         output.println(*ZOOKEEPER_WARNING)
-    try:
-        zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
-    except UncaughtException as error:
-        return output.ended_by_arguments(error, PARSER.usage)
+    zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
     if zookeeper is not None:
         return _with_zookeeper(zookeeper, partitions, services, output)
     with services.open_cluster(server or "") as admin:
         return elect_leaders(admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS, _TEXTS, output)
+
+
+run_preferred_election_command: Final = KafkaTool(PARSER, _run)
 
 
 def _check(options: Options) -> None:

@@ -12,13 +12,14 @@ from typing import Final
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.failures import as_futures
-from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.admin.jopt import UncaughtException
 from klamm.admin.reassignments.cluster import ClusterReassignment
 from klamm.admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
 from klamm.admin.reassignments.options import PARSER, ReassignOptions
 from klamm.admin.reassignments.throttles import read_saved
 from klamm.admin.reassignments.zookeeper import ZooKeeperReassignment
 from klamm.admin.tool_output import (
+    KafkaTool,
     ToolOutput,
     check_properties_file,
     java_class,
@@ -34,8 +35,11 @@ INCONCLUSIVE: Final = 12
 _FAILED: Final = 1
 
 
-def run_reassign_command(
-    args: Sequence[str], services: ToolServices, own: OwnOptions | None = None
+def _run(
+    output: ToolOutput,
+    args: Sequence[str],
+    services: ToolServices,
+    own: OwnOptions | None = None,
 ) -> CommandResult:
     """Run kafka-reassign-partitions with ``args`` and return its output and exit code.
 
@@ -43,11 +47,8 @@ def run_reassign_command(
     NotKlamm if klamm must not write to this ZooKeeper, and UsageError if the additional options are
     invalid. For any other error, the result has the error message and exit code of Kafka's tool.
     """
-    output = ToolOutput(action=None)
-    try:
-        command = ReassignOptions(args)
-    except (VersionExit, UsageExit, UncaughtException) as error:
-        return output.ended_by_arguments(error, PARSER.usage)
+    output.report["action"] = None
+    command = ReassignOptions(args)
     output.report["action"] = command.action
     own = own or OwnOptions()
     _check_own(command, own)
@@ -69,6 +70,9 @@ def run_reassign_command(
     result = output.succeeded()
     result.report["exit_code"] = _own_exit_code(output)
     return result
+
+
+run_reassign_command: Final = KafkaTool(PARSER, _run)
 
 
 def _failed(output: ToolOutput, error: KlammError) -> CommandResult:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.jopt import Options, UncaughtException, UsageExit, VersionExit
-from klamm.admin.tool_output import ToolOutput, check_properties_file
+from klamm.admin.jopt import Options
+from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.cluster_topics import ClusterTopics
 from klamm.admin.topics.options import PARSER, TopicCommandOptions
@@ -24,19 +24,16 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
 
 
-def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandResult:
+def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-topics with ``args`` and return its output and exit code.
 
     Raises UsageError for an invalid address, EnvironmentProblem if no server responds, and NotKlamm
     if klamm must not write to this ZooKeeper. For any other error, the result has the error message
     and exit code of Kafka's tool.
     """
-    output = ToolOutput(action=None, topics=[], warnings=[])
-    try:
-        command = TopicCommandOptions(args)
-        address = _address(command.options)
-    except (VersionExit, UsageExit, UncaughtException) as error:
-        return output.ended_by_arguments(error, PARSER.usage)
+    output.report.update(action=None, topics=[], warnings=[])
+    command = TopicCommandOptions(args)
+    address = _address(command.options)
     output.report["action"] = command.action
     _check_pools(command, services)
     with _open(command, address, services) as service:
@@ -48,6 +45,9 @@ def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandRes
             output.println(f"Error while executing topic command : {error.message}")
             return output.failed(error, "", error.hint)
     return output.succeeded()
+
+
+run_topic_command: Final = KafkaTool(PARSER, _run)
 
 
 def _address(options: Options) -> str:

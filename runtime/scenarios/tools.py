@@ -7,25 +7,21 @@ address is given. The tools are implemented in admin/.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from klamm.admin import log_dirs_command as log_dirs
 from klamm.admin.admin_channel import is_not_controller, timed_out
 from klamm.admin.command_result import CommandResult
 from klamm.admin.configs.command import run_configs_command
 from klamm.admin.configs.config_resource import TOPICS, ConfigResource
-from klamm.admin.configs.options import PARSER as CONFIGS_PARSER
-from klamm.admin.elections import command as elections
-from klamm.admin.elections import preferred_command as preferred
-from klamm.admin.jopt import OptionParser
+from klamm.admin.elections.command import run_election_command
+from klamm.admin.elections.preferred_command import run_preferred_election_command
 from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.log_dirs_command import run_log_dirs_command
 from klamm.admin.reassignments.command import run_reassign_command
-from klamm.admin.reassignments.options import PARSER as REASSIGN_PARSER
+from klamm.admin.tool_output import KafkaTool
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.command import run_topic_command
-from klamm.admin.topics.options import PARSER as TOPICS_PARSER
 from klamm.brokers.topic_metadata import NO_CONTROLLER_ID
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
@@ -58,21 +54,13 @@ C = TypeVar("C", bound=TopicResponse | PartitionResponse)
 R = TypeVar("R", bound=Response)
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One of Kafka's tools: the function that runs it, and the parser of its options."""
-
-    run: Callable[[Sequence[str], ToolServices], CommandResult]
-    parser: OptionParser
-
-
-TOOLS: Final[Mapping[str, Tool]] = {
-    "topics": Tool(run_topic_command, TOPICS_PARSER),
-    "reassign-partitions": Tool(run_reassign_command, REASSIGN_PARSER),
-    "preferred-replica-election": Tool(preferred.run_preferred_election_command, preferred.PARSER),
-    "leader-election": Tool(elections.run_election_command, elections.PARSER),
-    "configs": Tool(run_configs_command, CONFIGS_PARSER),
-    "log-dirs": Tool(log_dirs.run_log_dirs_command, log_dirs.PARSER),
+TOOLS: Final[Mapping[str, KafkaTool[...]]] = {
+    "topics": run_topic_command,
+    "reassign-partitions": run_reassign_command,
+    "preferred-replica-election": run_preferred_election_command,
+    "leader-election": run_election_command,
+    "configs": run_configs_command,
+    "log-dirs": run_log_dirs_command,
 }
 """Kafka's tools, keyed by their names on klamm's command line."""
 
@@ -100,7 +88,7 @@ class ScenarioTools:
             now_ms=lambda: driver.elapsed_ms,
             sleep_ms=driver.run_for,
         )
-        return tool.run(args, services)
+        return tool(args, services)
 
 
 def _opener(opened: Any) -> Any:
