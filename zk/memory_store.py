@@ -114,7 +114,7 @@ class MemoryStore:
 
     def remove_listener(self, listener: StoreListener) -> None:
         """Stop calling ``listener``."""
-        self._listeners.remove(listener)
+        self._listeners = [known for known in self._listeners if known != listener]
 
     def reopen(self) -> None:
         """Open a new session if the current one has ended."""

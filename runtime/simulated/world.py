@@ -183,8 +183,17 @@ class SimulatedWorld(NodeHost, RunLoop):
         del self.nodes[broker_id]
 
     def stop(self, broker_id: int) -> None:
-        """Stop a node and close its session, so that its ephemeral znodes are deleted at once."""
+        """Stop a node and close its session, so that its ephemeral znodes are deleted at once.
+
+        Its controller completes the event in progress and resigns."""
         node = self._node(broker_id)
+        if node.node.controller is not None:
+            node.node.controller.shutdown()
+            actor = self.scheduler.actors[Address("controller", broker_id)]
+            while not (node.node.controller.is_shut_down or actor.stopped):
+                self.run_event(actor)
+            if actor.stopped:
+                return
         self._disconnect(broker_id)
         node.store.close()
         self._break_off(node)
