@@ -11,10 +11,14 @@ import pytest
 
 from docs.replay_sources import at_info
 from klamm.replay.engines import Engine, rows
+from klamm.replay.event_schema import LEADERSHIP_DELETED
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.ingest import make_table
+from klamm.replay.kafka_order import with_deletions
 from klamm.replay.listings import in_words
+from klamm.replay.questions.columns import kind_code
 from klamm.replay.run import Answers, answer
+from tests.spark.conftest import rows_of, table_in
 from tests.spark.invariants import check_invariants
 
 TRACE = Path(__file__).parents[1] / "data" / "kafka_logs" / "trace"
@@ -71,6 +75,20 @@ def test_at_info_the_deletion_of_a_topic_is_known_from_controller_log(
     table, answers = asked(at_info(TRACE / "delete_one_down", tmp_path))
     assert final_isrs(table, answers) == []
     assert answers.counts["leaderless_ms"] == 0
+
+
+def test_only_the_partitions_of_its_last_life_are_deleted_with_a_topic(
+    duckdb: Engine,
+) -> None:
+    def logged(*partitions: int) -> list[dict[str, Any]]:
+        kind = {"kind": "partition_transition", "to_state": "OnlinePartition"}
+        return [{**kind, "partition": partition} for partition in partitions]
+
+    told = [*logged(0, 1), {"kind": "topic_deleted"}, *logged(0), {"kind": "topic_deleted"}]
+    given = [{**row, "topic": "t", "seq": n, "place": n} for n, row in enumerate(told, 1)]
+    sql = with_deletions(table_in(duckdb, *given).events)
+    deleted = f"SELECT * FROM ({sql}) WHERE kind = {kind_code(LEADERSHIP_DELETED)}"
+    assert rows_of(duckdb, deleted, "place", "partition") == [(3, 0), (3, 1), (5, 0)]
 
 
 def test_at_info_the_state_of_a_partition_without_a_leader_is_unknown(

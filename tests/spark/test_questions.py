@@ -283,6 +283,11 @@ def test_reassignments_end_are_replaced_or_stay_open(engine: Engine, coded: Code
     def phases(partition: int, name: str, *to: str) -> list[dict[str, Any]]:
         return [on(partition, **PHASE, reassignment=name, to_state=phase) for phase in to]
 
+    def moved(name: str, replicas: str, adding: str, removing: str) -> list[dict[str, Any]]:
+        names = f"addingReplicas={adding}, removingReplicas={removing}"
+        first, end = phases(3, name, "U1", "B8")
+        return [{**first, "detail": f"ReplicaAssignment(replicas={replicas}, {names})"}, end]
+
     events = coded(
         *phases(0, "a", "U1", "U2", "A1", "B7", "B8"),
         *phases(0, "b", "U1", "U2", "A1"),
@@ -290,6 +295,8 @@ def test_reassignments_end_are_replaced_or_stay_open(engine: Engine, coded: Code
         *phases(1, "c", "U1"),
         on(1, **PHASE, reassignment="c", to_state="A1", epoch=2, seq=1),
         *phases(2, "d", "U1", "B8", "U1"),
+        *moved("e", "2,1", "2", "1"),
+        *moved("f", "1,2", "1", "2"),  # back, but after the end: no cancellation
     )
     columns = ("partition", "start_ms", "end_ms", "status", "epochs")
     assert rows_of(engine, reassignments(events), *columns) == [
@@ -299,6 +306,8 @@ def test_reassignments_end_are_replaced_or_stay_open(engine: Engine, coded: Code
         (1, 110, -1, "open", 2),
         (2, 130, 140, "done", 1),
         (2, 150, -1, "open", 1),
+        (3, 160, 170, "done", 1),
+        (3, 180, 190, "done", 1),
     ]
 
 

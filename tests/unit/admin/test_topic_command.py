@@ -76,15 +76,24 @@ def test_a_topic_without_leader_and_one_that_goes() -> None:
     assert run(server, "--list").stdout == "a\nb\nc - marked for deletion\nd\n"
 
 
-def test_a_malformed_topic_does_not_hide_the_others() -> None:
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [("/brokers/topics/bad", b""), ("/config/topics/a", b'{"config": {"retention.ms": 5}}')],
+)
+def test_a_malformed_znode_does_not_hide_the_topics(path: str, data: bytes) -> None:
     server, client = cluster()
-    put(client, "/brokers/topics/bad", "")
+    client.set_or_create(path, data)
     result = run(server, "--describe")
     assert [topic["topic"] for topic in result.report["topics"]] == ["a", "b", "c", "d"]
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1].startswith(
-        "Error while executing topic command : malformed znode /brokers/topics/bad: "
+        f"Error while executing topic command : malformed znode {path}: "
     )
+
+
+def test_a_malformed_topic_is_not_altered() -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/bad", "")
     altered = run(server, "--alter --topic bad --partitions 2")
     assert "malformed znode /brokers/topics/bad" in altered.stdout
     assert altered.exit_code == 1

@@ -205,6 +205,26 @@ def test_a_later_request_replaces_one_without_a_response() -> None:
     assert len(broker.connections) == 2
 
 
+def test_a_later_request_replaces_one_that_is_to_be_sent_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(
+        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        connections.send(update(1, 7))
+        while "will try again" not in caplog.text:
+            await asyncio.sleep(0)
+        connections.send(update(2, 8))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+        # When this request is sent again, the first one would have been sent again already.
+        other = Address("broker", 2)
+        connections.send(Message(CONTROLLER, other, 3, update(3, 9).body))
+        assert await delivered.arrived.get() == Message(other, CONTROLLER, 3, DONE)
+
+    broker = run(lambda number: "hangs up" if number in (0, 2) else "responds", test)
+    assert broker.received == [(1, 7), (2, 8), (3, 9), (3, 9)]
+
+
 def test_a_request_to_a_broker_that_is_not_live_any_more_is_dropped() -> None:
     is_live, dropped = True, asyncio.Event()
 
