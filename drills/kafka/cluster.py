@@ -22,13 +22,11 @@ from klamm.cluster.types import EndPoint
 from klamm.controller.request_sender import RequestTap
 from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess, SupervisedProcess
 from klamm.placement.pools import Pools
-from klamm.runtime.clock import MachineClocks, WallClock
+from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.broker_hub import BrokerHub
-from klamm.runtime.real.hub_clients import HubClients
-from klamm.runtime.real.sessions import OwnSession
-from klamm.runtime.transport import RequestClient, RoutedTransport
+from klamm.runtime.real.live_host import LiveHost
+from klamm.runtime.transport import RequestClient
 from klamm.wire.client_connections import ClientConnections
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.store import GetChildren, GetData, ResultCode
@@ -94,7 +92,7 @@ class KafkaDisks:
         raise UsageError("faults of the journal require klamm's own brokers")
 
 
-class KafkaCluster:
+class KafkaCluster(LiveHost):
     """The brokers of one drill, and klamm's controller if ``has_klamm``. All methods may block.
 
     ``folder`` gets a folder for each process. ``open`` starts everything, ``close`` ends it.
@@ -103,10 +101,8 @@ class KafkaCluster:
     def __init__(
         self, spec: ClusterSpec, connect_string: str, folder: Path, *, has_klamm: bool
     ) -> None:
-        self.connect_string = connect_string
-        self.clock = WallClock()
+        super().__init__(spec, connect_string)
         self.clocks = MachineClocks(self.clock)
-        self.transport = RoutedTransport()
         self.request_taps: list[RequestTap] = []
         self.log_journal = LogJournal(MemoryJournal(), self.clock, spec.run_id)
         ports = {broker_id: free_port() for broker_id in spec.broker_ids}
@@ -129,10 +125,6 @@ class KafkaCluster:
             for id_, port in ports.items()
         }
         self._folder = folder
-        self.own_session = OwnSession(connect_string, spec)
-        self._hub = BrokerHub(self.clock)
-        self._hub.start()
-        self.clients = HubClients(self._hub, self.transport, self.clock)
         self._connections = ClientConnections(
             self.transport, lambda id_: EndPoint(HOST, self._ports[id_])
         )
@@ -208,8 +200,7 @@ class KafkaCluster:
         for process in processes:
             process.end()
         self._connections.close()
-        self._hub.close()
-        self.own_session.close()
+        self._close_host()
 
     def _await(self, process: SupervisedProcess) -> None:
         if not wait_until(lambda: process.has_started, START_TIMEOUT_S):

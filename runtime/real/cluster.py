@@ -20,7 +20,6 @@ from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Journal
 from klamm.cluster.requests import Address, Message
 from klamm.runtime.bandwidth import Bandwidth
-from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import local_disk
 from klamm.runtime.kafka_logs import KafkaLogs
@@ -31,14 +30,12 @@ from klamm.runtime.node_actors import (
     StartUp,
 )
 from klamm.runtime.node_host import NodeHost
-from klamm.runtime.real.broker_hub import BrokerHub
-from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.late_messages import ADDRESS as LATE_MESSAGES
 from klamm.runtime.real.late_messages import LateMessage, LateMessages
+from klamm.runtime.real.live_host import LiveHost
 from klamm.runtime.real.running_node import EventThread, MortalJournal, MortalTransport, RunningNode
 from klamm.runtime.real.running_nodes import RunningNodes
-from klamm.runtime.real.sessions import OwnSession, SessionPool
-from klamm.runtime.transport import RoutedTransport
+from klamm.runtime.real.sessions import SessionPool
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import ANY_VERSION, Delete, SessionState
@@ -48,7 +45,7 @@ logger = logging.getLogger(__name__)
 _START_MARGIN_MS = 5_000.0
 
 
-class RealCluster(NodeHost):
+class RealCluster(NodeHost, LiveHost):
     """The brokers and controllers of one ``klamm up`` process; thread-safe.
 
     ``logs``: the Kafka-like log files of the controllers, or None for no such files. ``disk``:
@@ -64,23 +61,18 @@ class RealCluster(NodeHost):
         on_failure: Callable[[KlammError], None] | None = None,
         disk: FaultyDisk | None = None,
     ) -> None:
-        self.connect_string = connect_string
-        self.clock = clock = WallClock()
-        self.transport = transport = RoutedTransport()
+        LiveHost.__init__(self, spec, connect_string)
         self.nodes: RunningNodes = RunningNodes()
         self._logs = logs
-        self._hub = hub = BrokerHub(clock)
+        clock, transport, hub = self.clock, self.transport, self._hub
         disk = disk or local_disk()
-        super().__init__(
-            spec, clock, transport, journal, disk, hub.give, hub.post, logs, on_failure
+        NodeHost.__init__(
+            self, spec, clock, transport, journal, disk, hub.give, hub.post, logs, on_failure
         )
-        self.clients = HubClients(hub, transport, clock)
         self.transport.on_change = self._on_network_change
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
         self._is_closed = False
-        self.own_session = OwnSession(connect_string, spec)
-        self._hub.start()
         self._hub.add(Bandwidth(self.copying))
         self._hub.add(self.guard)
         self._hub.add(LateMessages(self.transport.deliver_late, self.clock))
@@ -349,8 +341,7 @@ class RealCluster(NodeHost):
         for running in tuple(self.nodes.values()):
             running.end_controller()
         with contextlib.ExitStack() as stack:
-            stack.callback(self._hub.close)
-            stack.callback(self.own_session.close)
+            stack.callback(self._close_host)
             stack.callback(self._pool.close)
             for broker_id in tuple(self.nodes):
                 stack.callback(self._close_node, broker_id)
