@@ -39,10 +39,10 @@ from klamm.server.admin_channel import admin_of
 from klamm.server.answers import AnswerCounts
 from klamm.server.broker_operations import BrokerOperations, controller_of_all
 from klamm.server.client_sessions import ClientSessions
-from klamm.server.closing import Closing
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.dump_loading import Say, load_dump
+from klamm.server.opened_parts import OpenedParts
 from klamm.server.run_files import new_run_id, run_files, run_start
 from klamm.server.states import KafkaAddresses, Status
 from klamm.server.status import cluster_status
@@ -61,7 +61,7 @@ ZNODES_A_SECOND = 1_000
 _BOOTSTRAP_SERVERS = 3
 
 
-class ClusterServer:
+class ClusterServer(OpenedParts):
     """One running cluster, from ``open`` to ``close``.
 
     - ``say`` is called with a line of text for each startup step.
@@ -83,10 +83,10 @@ class ClusterServer:
         say: Say = lambda _: None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__()
         self.config = config
         self._disk = local_disk()
         self.data_dir = DataDir(config.data_dir, self._disk)
-        self.closing = Closing()
         self.answer_counts = AnswerCounts()
         self.collectors: list[Collector] = [self.answer_counts]
         self.is_embedded = config.zookeeper is None
@@ -95,37 +95,9 @@ class ClusterServer:
         self.failure: KlammError | None = None
         self._say = say
         self._on_failure = on_failure
-        self._stack = contextlib.ExitStack()
         self._started_s = time.monotonic()
 
     # -- opening and closing
-
-    def open(self) -> None:
-        """Start the cluster; return when all brokers are registered and a controller is elected.
-
-        If that fails, closes all parts that were opened and raises KlammError.
-        """
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def begin_close(self) -> None:
-        """End the waits of all HTTP requests, so that they do not delay ``close``."""
-        self.closing.set()
-
-    def close(self) -> None:
-        """Close all parts; idempotent."""
-        self.begin_close()
-        self._stack.close()
-
-    def __enter__(self) -> ClusterServer:
-        self.open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def publish(self, url: str) -> None:
         """Write the API's URL to the data directory, where klamm's commands find it."""
@@ -133,6 +105,7 @@ class ClusterServer:
         self.data_dir.write_address(ServerAddress(url, os.getpid(), self.config.token))
 
     def _open(self) -> None:
+        """Start the cluster; return when all brokers are registered and a controller is elected."""
         self.data_dir.open()
         self._stack.callback(self.data_dir.close)
         self._check_logs()
@@ -156,7 +129,7 @@ class ClusterServer:
         spec = self.config.spec(run_id, cluster_id, self._segments(), incarnation)
         self.cluster = RealCluster(spec, connect_string, journal, logs, self.fail, self._disk)
         self._stack.callback(self.cluster.close)
-        self._stack.callback(self.begin_close)
+        self._stack.callback(self.closing.set)
         dead = () if self.config.dump is None else self.config.dump.dead
         self.operations = BrokerOperations(self.cluster, self.closing, dead)
         self.admin = admin_of(self.cluster, self.closing)

@@ -34,6 +34,7 @@ from klamm.server.admin_channel import admin_of
 from klamm.server.closing import Closing
 from klamm.server.data_dir import DataDir
 from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
+from klamm.server.opened_parts import OpenedParts
 from klamm.server.own_replicas import OwnReplicas, own_replicas
 from klamm.server.remote_brokers import network_opened
 from klamm.server.run_files import new_run_id, run_files, run_start
@@ -149,7 +150,7 @@ class KnownController(NamedTuple):
     epoch: int
 
 
-class ControllerServer:
+class ControllerServer(OpenedParts):
     """The controller's process from ``open`` to ``close``.
 
     ``stop``: ends ``open`` when it is set. ``on_failure`` may be called on any thread, with the
@@ -164,29 +165,12 @@ class ControllerServer:
         stop: threading.Event,
         on_failure: Callable[[KlammError], None],
     ) -> None:
+        super().__init__()
         self.config = config
-        self.closing = Closing()
         self._stop = stop
         self._on_failure = on_failure
-        self._stack = contextlib.ExitStack()
         self._own_replicas: list[OwnReplicas] = []
         self._seen_brokers: object = None
-
-    def __enter__(self) -> ControllerServer:
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Resign, close the session, and release everything; idempotent."""
-        self.closing.set()
-        self._stack.close()
 
     def known_controller(self) -> KnownController | None:
         """Return the active controller that this process knows of."""

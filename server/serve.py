@@ -116,7 +116,7 @@ def _serve_http(
     http = http_server(server)
 
     def end() -> None:
-        server.begin_close()
+        server.closing.set()
         http.should_exit = True
 
     signals.on_signal = end
