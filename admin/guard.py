@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from klamm.cluster.counting import plural
 from klamm.cluster.errors import NotKlamm
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import (
@@ -45,7 +46,7 @@ def check_may_run_in(client: KafkaZkClient) -> None:
     if marked or not (brokers or controller):
         return
     ids = client.get_children(BrokerIdsZNode.path)
-    alive = f"{len(ids)} live broker{'' if len(ids) == 1 else 's'}" if ids else "no live brokers"
+    alive = f"{len(ids)} live broker{plural(len(ids))}" if ids else "no live brokers"
     raise NotKlamm(
         f"this ZooKeeper belongs to the Kafka cluster {_cluster_id(client)} ({alive}), not to "
         "klamm: nothing was written",

@@ -22,6 +22,7 @@ from klamm.cli.journal import (
     journal_source,
     writer_of,
 )
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.journal_text import time_zone
@@ -49,7 +50,7 @@ class JournalOrigin(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The origin as one line of text."""
-        rows = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
+        rows = counted(self.row_count, "row")
         if self.first_ms is not None and self.last_ms is not None:
             rows += f" from {_time(self.first_ms)} to {_time(self.last_ms)} {time_zone()}"
         if self.cluster is not None:

@@ -14,6 +14,7 @@ from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker
 from klamm.cli.options import finite
 from klamm.cli.server_options import Answered, asks_server
+from klamm.cluster.counting import are, brokers_text
 from klamm.cluster.errors import UsageError
 from klamm.runtime.action_target import PAUSED, RUNNING
 from klamm.runtime.network import Party, Traffic
@@ -201,9 +202,9 @@ def isolate(
     answer = client.act(Isolate(tuple(brokers)))
     isolated = answer["isolated"]
     again = [id_ for id_ in before if id_ not in isolated]
-    reconnected = f"; {_brokers(again)} {_are(again)} reconnected" if again else ""
+    reconnected = f"; {_brokers(again)} {are(again)} reconnected" if again else ""
     note = _without_effect(client, isolated)
-    text = f"{_brokers(isolated)} {_are(isolated)} isolated{reconnected}{note}"
+    text = f"{_brokers(isolated)} {are(isolated)} isolated{reconnected}{note}"
     return {**answer, "reconnected": again}, text
 
 
@@ -214,7 +215,7 @@ def heal(client: ServerClient) -> Answered:
     status = client.get("/status")
     isolated, faults = status["isolated_brokers"], status["network_faults"]
     answer = client.act(HealNetwork())
-    ended = [f"{_brokers(isolated)} {_are(isolated)} no longer isolated"] if isolated else []
+    ended = [f"{_brokers(isolated)} {are(isolated)} no longer isolated"] if isolated else []
     ended += [f"ended: {fault}" for fault in faults]
     return answer, "\n".join(ended) or "the network has no faults"
 
@@ -254,9 +255,5 @@ def _without_effect(client: ServerClient, isolated: list[int]) -> str:
     return f", but no running broker is cut off from another; not running: {_brokers(down)}"
 
 
-def _are(ids: list[int]) -> str:
-    return "is" if len(ids) == 1 else "are"
-
-
 def _brokers(ids: list[int]) -> str:
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"
+    return brokers_text(ids, ", ")

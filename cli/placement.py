@@ -12,12 +12,12 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import typer
 from rich import box
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from klamm.cli.command_loading import command_group
@@ -35,6 +35,7 @@ from klamm.placement.assign import (
 from klamm.placement.broker_metadata import MAX_BROKERS, BrokerMetadata, broker_ids
 from klamm.placement.draws import JavaRandom
 from klamm.placement.table import BrokerShare, Takeover, broker_shares, takeovers
+from klamm.report.values import Table
 
 MAX_PARTITIONS = 1_000_000
 
@@ -50,14 +51,6 @@ app = command_group(
     help="Show where Kafka would place the replicas of a topic.",
     epilog=_EXAMPLES,
 )
-
-
-class TextTable(NamedTuple):
-    """A table of text cells with a title."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,20 +239,20 @@ def _print_text(placed: Placement) -> None:
         return
     console.print(where, start + seed, sep="\n", markup=False)
     for section in _sections(placed):
-        table = Table(title=section.title, title_justify="left", box=box.SIMPLE_HEAD)
+        table = RichTable(title=section.title, title_justify="left", box=box.SIMPLE_HEAD)
         for column in section.columns:
             table.add_column(column, overflow="fold")
         for row in section.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*map(Text, map(str, row)))
         console.print(table)
 
 
-def _print_plain(section: TextTable) -> None:
+def _print_plain(section: Table) -> None:
     typer.echo(f"\n{section.title}")
     print_lines(table_lines([section.columns, *section.rows]))
 
 
-def _sections(placed: Placement) -> list[TextTable]:
+def _sections(placed: Placement) -> list[Table]:
     racks = {broker.id: broker.rack for broker in placed.brokers}
     replicas_of = placed.assignment.items()
     has_racks = any(rack is not None for rack in racks.values())
@@ -294,13 +287,13 @@ def _sections(placed: Placement) -> list[TextTable]:
         for takeover in placed.takeovers
     ]
     return [
-        TextTable("Assignment", with_rack("Racks", "Partition", "Leader", "Replicas"), table),
-        TextTable(
+        Table("Assignment", with_rack("Racks", "Partition", "Leader", "Replicas"), table),
+        Table(
             "Leaders per broker",
             with_rack("Rack", "Broker", "Leads", "Replicas", "Leads partitions"),
             shares,
         ),
-        TextTable("If one broker dies", ("Dead", "New leaders", "Without a leader"), deaths),
+        Table("If one broker dies", ("Dead", "New leaders", "Without a leader"), deaths),
     ]
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 
+def plural(count: int) -> str:
+    """Return the plural ending of a noun: "s", or empty for a count of 1."""
+    return "" if count == 1 else "s"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number and the noun that it counts, e.g. "1 seed" or "2,000 seeds"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{plural(number)}"
+
+
+def are(items: Collection[object]) -> str:
+    """Return the verb for a list of things: "is", or "are" unless there is one."""
+    return "is" if len(items) == 1 else "are"
 
 
 def joined(items: Iterable[object], separator: str = ",") -> str:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klamm.cluster.counting import plural
 from klamm.cluster.errors import AdminOperationError
 from klamm.cluster.types import TopicPartition
 from klamm.placement.pools import (
@@ -162,7 +163,7 @@ def _may_stay(
 
 
 def _too_few_brokers(wanted: int, legal: LegalBrokers, where: str) -> str:
-    brokers = f"{wanted} live broker{'s' if wanted > 1 else ''}"
+    brokers = f"{wanted} live broker{plural(wanted)}"
     return f"replication factor {wanted} needs {brokers} in {where}; it has {len(legal.ids)}"
 
 

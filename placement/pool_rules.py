@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from klamm.cluster.counting import brokers_text
+from klamm.cluster.counting import are, brokers_text, plural
 from klamm.cluster.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UsageError
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import create_new_partitions_assignment
@@ -79,7 +79,7 @@ def check_moves_in_pool(pools: Pools, added: Mapping[TopicPartition, Collection[
     refused = [text for tp, ids in added.items() if (text := outside_pool_text(pools, tp, ids))]
     if refused:
         others = len(refused) - 1
-        more = f" (and {others} more partition{'s' if others > 1 else ''})" if others else ""
+        more = f" (and {others} more partition{plural(others)})" if others else ""
         raise InvalidReplicaAssignment(
             refused[0] + more,
             hint="klamm pools plan writes a plan that stays within the pools",
@@ -103,10 +103,9 @@ def outside_pool_text(
     outside = [id_ for id_ in added if id_ not in pool.broker_ids]
     if not outside:
         return None
-    verb = "is" if len(outside) == 1 else "are"
     return (
         f"Partition {partition} would leave {_described(pool)}:"
-        f" {brokers_text(outside)} {verb} not in it."
+        f" {brokers_text(outside)} {are(outside)} not in it."
     )
 
 
@@ -115,9 +114,8 @@ def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
     for pool in pools.by_name.values():
         missing = [id_ for id_ in pool.broker_ids if id_ not in broker_ids]
         if missing:
-            verb = "is" if len(missing) == 1 else "are"
             raise UsageError(
-                f"{brokers_text(missing)} of pool {pool.name} {verb} not in the cluster",
+                f"{brokers_text(missing)} of pool {pool.name} {are(missing)} not in the cluster",
                 hint=f"the cluster has brokers {min(broker_ids)} to {max(broker_ids)}",
             )
 

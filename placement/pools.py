@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from klamm.cluster.counting import brokers_text
+from klamm.cluster.counting import brokers_text, plural
 from klamm.cluster.types import TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 
@@ -235,7 +235,7 @@ def _partition_violations(
     elif not outside and live_ids >= set(replicas) and not legal.spans_enough_racks(replicas):
         used = len({legal.racks[id_] for id_ in replicas})
         text = (
-            f"{partition} is on {used} rack{'s' if used > 1 else ''} of pool {pool.name}"
+            f"{partition} is on {used} rack{plural(used)} of pool {pool.name}"
             f" instead of {legal.racks_to_use(len(replicas))}"
         )
         yield PoolViolation(ViolationKind.RACKS, pool.name, replicas, text, partition)

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.admin.topics.topics import new_topic_id
-from klamm.cluster.counting import joined
+from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import (
     EnvironmentProblem,
     KlammError,
@@ -264,7 +264,7 @@ class ClusterServer(OpenedParts):
         """
         broker_ids = self.config.started_broker_ids
         total = len(broker_ids)
-        self._say(f"Starting {total} broker{'' if total == 1 else 's'}")
+        self._say(f"Starting {total} broker{plural(total)}")
         started = [self.cluster.begin_start(id_, holds_controller=True) for id_ in broker_ids]
         for count, future in enumerate(started, 1):
             self.closing.result_of(future, None)

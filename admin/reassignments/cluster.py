@@ -31,13 +31,12 @@ from klamm.admin.reassignments.text import (
     PartitionReassignmentState,
     current_assignment_text,
     partition_states_lines,
-    plural,
     reassignments_lines,
     replica_states_text,
 )
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
-from klamm.cluster.counting import joined
+from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash

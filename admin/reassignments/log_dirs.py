@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.admin.reassignments.common import TerseFailure
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from klamm.admin.reassignments.text import LogDirMoveState, plural
+from klamm.admin.reassignments.text import LogDirMoveState
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.counting import joined
+from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import AdminCommandFailed
 
 if TYPE_CHECKING:

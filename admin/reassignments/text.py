@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
-from klamm.cluster.counting import joined
+from klamm.cluster.counting import joined, plural
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 CANNOT_EXECUTE: Final = (
@@ -65,11 +65,6 @@ class LogDirMoveState(NamedTuple):
     def done(self) -> bool:
         """True if the replica exists and is not being moved."""
         return self.current is not None and self.future is None
-
-
-def plural(count: int) -> str:
-    """Return the plural ending of a noun: "s", or empty for a count of 1."""
-    return "" if count == 1 else "s"
 
 
 def partition_states_lines(

@@ -20,7 +20,6 @@ from klamm.admin.reassignments.moves import (
     calculate_leader_throttles,
     calculate_reassigning_brokers,
 )
-from klamm.admin.reassignments.text import plural
 from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.configs import (
     FOLLOWER_THROTTLED_RATE,
@@ -30,7 +29,7 @@ from klamm.cluster.configs import (
     LOG_DIRS_THROTTLED_RATE,
     THROTTLED_RATES,
 )
-from klamm.cluster.counting import joined
+from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import UsageError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, mutable_order

@@ -23,7 +23,7 @@ from klamm.cli.explanations.linked_events import (
     read_rows,
 )
 from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
-from klamm.cluster.counting import brokers_text, listed
+from klamm.cluster.counting import are, brokers_text, listed
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -281,7 +281,7 @@ class _Seen:
         if not missing:
             return f"{what} is in phase {self._phase}{self._resumed(row)}"
         dead = [id_ for id_ in missing if id_ in self._dead or self._is_offline(id_)]
-        because = f"; {_brokers(dead)} {_are(dead)} not alive" if dead else ""
+        because = f"; {_brokers(dead)} {are(dead)} not alive" if dead else ""
         return (
             f"{what} waits in phase {self._phase} for {_brokers(missing)} to join the ISR{because}"
             f"{self._resumed(row)}"
@@ -331,7 +331,3 @@ class _Seen:
 
 def _brokers(ids: Sequence[int]) -> str:
     return brokers_text(sorted(set(ids)))
-
-
-def _are(ids: Sequence[int]) -> str:
-    return "are" if len(ids) > 1 else "is"
