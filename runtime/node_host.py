@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from klamm.admin.topics.topics import new_topic_id
 from klamm.brokers.bandwidth.copying import Copying, Give
@@ -32,13 +32,22 @@ from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.log_stores import LogStores
 from klamm.runtime.node import Node
-from klamm.runtime.node_actors import LogDirFailed
+from klamm.runtime.node_actors import BeginCandidacy, LogDirFailed
 from klamm.runtime.transport import RoutedTransport
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
 
 
-class NodeHost:
+class Running(Protocol):
+    """A running node, with what belongs to it in its world."""
+
+    node: Node
+
+
+R = TypeVar("R", bound=Running)
+
+
+class NodeHost(Generic[R]):
     """A cluster of either world: its specification, and what its nodes share.
 
     - ``clocks``: the clocks of the brokers' machines.
@@ -51,8 +60,8 @@ class NodeHost:
     when no controller can be elected any more.
     """
 
-    nodes: Mapping[int, Any]
-    """The running nodes, keyed by broker id. ``nodes[id].node`` is the Node."""
+    nodes: Mapping[int, R]
+    """The running nodes, keyed by broker id."""
 
     def __init__(
         self,
@@ -81,14 +90,27 @@ class NodeHost:
         self._post = post
         self._incarnations = 0
 
+    def running(self, broker_id: int) -> R:
+        """Return the node of a broker. Raises WrongState if the broker is not running."""
+        running = self.nodes.get(broker_id)
+        if running is None:
+            raise WrongState(f"broker {broker_id} is not running")
+        return running
+
+    def begin_candidacy(self, broker_id: int) -> None:
+        """Let the controller on a broker take part in elections.
+
+        Raises WrongState if the broker is not running."""
+        self.running(broker_id)
+        self._send_event(broker_id, BeginCandidacy())
+
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Fail a log directory of a broker, which handles the failure in its next event.
 
         If the broker's last log directory fails, the broker is killed. Raises WrongState if the
         broker is not running, and NotFound if it has no such directory.
         """
-        if broker_id not in self.nodes:
-            raise WrongState(f"broker {broker_id} is not running")
+        self.running(broker_id)
         self.disks.paths(broker_id, path)
         self._send_event(broker_id, LogDirFailed(path))
 
@@ -102,7 +124,7 @@ class NodeHost:
         the active controller with the highest epoch.
         """
         nodes = sorted(tuple(self.nodes.items()))
-        active = [running.node.controller for _, running in nodes if self._is_active(running)]
+        active = [one for _, running in nodes if (one := self._active(running)) is not None]
         return max(active, key=lambda controller: controller.context.epoch, default=None)
 
     @property
@@ -135,15 +157,15 @@ class NodeHost:
         """
         return contextlib.nullcontext()
 
-    def _is_active(self, running: Any) -> bool:
+    def _active(self, running: R) -> KafkaController | None:
         controller = running.node.controller
-        return controller is not None and controller.is_active
+        return controller if controller is not None and controller.is_active else None
 
     def _call(self, function: Callable[[], None]) -> None:
         """Call a function on the brokers' thread."""
         function()
 
-    def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
+    def _send_event(self, broker_id: int, event: object) -> None:
         self._post(Address("broker", broker_id), event)
 
     def _on_candidacy_changed(self) -> None:

@@ -244,7 +244,7 @@ def _cached_leaders(nodes: Mapping[int, SimulatedNode | RunningNode]) -> list[Le
     return [(state.topic_partition, state.leader) for state in states]
 
 
-def _led(cluster: NodeHost) -> list[Led]:
+def _led(cluster: NodeHost[Any]) -> list[Led]:
     context = cluster.controller_context
     # The controller's thread may change the context: copying a dictionary is atomic.
     found = {} if context is None else context.leaderships.copy()

@@ -211,7 +211,7 @@ class Listeners:
         """
         transport, address = self._cluster.transport, self._new_address()
         try:
-            running = self._cluster.nodes.running(broker_id)
+            running = self._cluster.running(broker_id)
             broker, controller = running.node.broker, running.node.controller
             served = Served(
                 broker_id,

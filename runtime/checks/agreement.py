@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -89,7 +90,7 @@ def find_disagreements(
     ]
 
 
-def check_cluster(cluster: NodeHost, store: Store) -> list[str]:
+def check_cluster(cluster: NodeHost[Any], store: Store) -> list[str]:
     """Compare a cluster with ZooKeeper, which ``store`` reads, while its broker thread is paused.
 
     Returns the lines of ``find_disagreements``."""

@@ -19,12 +19,12 @@ from klamm.brokers.storage.faults import FaultyDisk
 from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Journal
 from klamm.cluster.requests import Address, Message
+from klamm.controller.kafka_controller import KafkaController
 from klamm.runtime.bandwidth import Bandwidth
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import local_disk
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.node_actors import (
-    BeginCandidacy,
     BrokerActor,
     ShutDown,
     StartUp,
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 _START_MARGIN_MS = 5_000.0
 
 
-class RealCluster(NodeHost, LiveHost):
+class RealCluster(NodeHost[RunningNode], LiveHost):
     """The brokers and controllers of one ``klamm up`` process; thread-safe.
 
     ``logs``: the Kafka-like log files of the controllers, or None for no such files. ``disk``:
@@ -149,12 +149,6 @@ class RealCluster(NodeHost, LiveHost):
         for broker_id in self.spec.broker_ids:
             self.begin_start(broker_id, holds_controller=True)
 
-    def begin_candidacy(self, broker_id: int) -> None:
-        """Let the controller on a broker take part in elections.
-
-        Raises WrongState if the broker is not running."""
-        self._hub.post(self.nodes.running(broker_id).node.broker.address, BeginCandidacy())
-
     def _build(self, broker_id: int) -> RunningNode:
         session, is_pooled = self._pool.session_of(broker_id)
         with contextlib.ExitStack() as unless_built:
@@ -230,12 +224,12 @@ class RealCluster(NodeHost, LiveHost):
         running, but is in no ISR. Does nothing if the broker is paused or not registered yet, or if
         ZooKeeper is unreachable. Raises WrongState if the broker is not running.
         """
-        running = self.nodes.running(broker_id)
+        running = self.running(broker_id)
         is_lost = self.session_state is SessionState.DISCONNECTED
         if is_lost or running.is_paused or self.nodes.is_starting(broker_id):
             return
         over = self.nodes.drain_of(broker_id)
-        self._hub.post(Address("broker", broker_id), ShutDown())
+        self._send_event(broker_id, ShutDown())
         with contextlib.suppress(TimeoutError):
             over.result(running.node.broker.controlled_shutdown.timeout_ms / 1000)
 
@@ -295,7 +289,7 @@ class RealCluster(NodeHost, LiveHost):
 
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: they process nothing and send no heartbeats."""
-        running = self.nodes.running(broker_id)
+        running = self.running(broker_id)
         if running.is_pooled:
             raise WrongState(
                 f"broker {broker_id} shares its ZooKeeper session with other brokers and cannot "
@@ -306,7 +300,7 @@ class RealCluster(NodeHost, LiveHost):
 
     def resume(self, broker_id: int) -> None:
         """Resume a paused broker."""
-        running = self.nodes.running(broker_id)
+        running = self.running(broker_id)
         running.resume()
         self._set_paused(broker_id, False)
 
@@ -372,8 +366,8 @@ class RealCluster(NodeHost, LiveHost):
         """Context manager that pauses the processing of broker events while its body runs."""
         return self._hub.held()
 
-    def _is_active(self, running: RunningNode) -> bool:
-        return not running.is_paused and super()._is_active(running)
+    def _active(self, running: RunningNode) -> KafkaController | None:
+        return None if running.is_paused else super()._active(running)
 
     def _detach(self, broker_id: int, running: RunningNode) -> None:
         for role in ("broker", "controller"):

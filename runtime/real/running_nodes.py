@@ -30,13 +30,6 @@ class RunningNodes(dict[int, RunningNode]):
         self._starting: dict[int, Future[None]] = {}
         self._drained: dict[int, Future[None]] = {}
 
-    def running(self, broker_id: int) -> RunningNode:
-        """Return the node of a broker. Raises WrongState if the broker is not running."""
-        running = self.get(broker_id)
-        if running is None:
-            raise WrongState(f"broker {broker_id} is not running")
-        return running
-
     @property
     def newest_zxid(self) -> int:
         """The newest zxid that the sessions of these nodes have seen."""

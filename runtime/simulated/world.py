@@ -26,7 +26,6 @@ from klamm.runtime.disks import simulated_disk
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.node import Node
 from klamm.runtime.node_actors import (
-    BeginCandidacy,
     BrokerActor,
     ControllerActor,
     ShutDown,
@@ -52,7 +51,7 @@ class SimulatedNode:
     node: Node
 
 
-class SimulatedWorld(NodeHost, RunLoop):
+class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
     """A simulated cluster with its ZooKeeper and its network, run step by step.
 
     - ``on_crash`` is called with the broker id if a hook of the ZooKeeper server raises Crashed in
@@ -156,11 +155,6 @@ class SimulatedWorld(NodeHost, RunLoop):
         for broker_id in self.spec.broker_ids:
             self.start(broker_id, holds_controller=True)
 
-    def begin_candidacy(self, broker_id: int) -> None:
-        """Let the controller on a broker take part in elections."""
-        self._node(broker_id)
-        self.scheduler.actors[Address("broker", broker_id)].give(BeginCandidacy())
-
     def open_store(self) -> MemoryStore:
         """Open a session with the simulated ZooKeeper.
 
@@ -175,7 +169,7 @@ class SimulatedWorld(NodeHost, RunLoop):
         The broker's logs survive. If ``loses_unflushed``, the machine crashes as well: each log
         loses its unflushed data from a randomly chosen offset onward.
         """
-        node = self._node(broker_id)
+        node = self.running(broker_id)
         self._disconnect(broker_id)
         node.store.abandon()
         self._break_off(node)
@@ -186,7 +180,7 @@ class SimulatedWorld(NodeHost, RunLoop):
         """Stop a node and close its session, so that its ephemeral znodes are deleted at once.
 
         Its controller completes the event in progress and resigns."""
-        node = self._node(broker_id)
+        node = self.running(broker_id)
         if node.node.controller is not None:
             node.node.controller.shutdown()
             actor = self.scheduler.actors[Address("controller", broker_id)]
@@ -204,8 +198,8 @@ class SimulatedWorld(NodeHost, RunLoop):
         """Start a controlled shutdown.
 
         The node stops when the shutdown has succeeded, or when the last retry has failed."""
-        self._node(broker_id)
-        self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
+        self.running(broker_id)
+        self._send_event(broker_id, ShutDown())
 
     def kill_all(self) -> None:
         """Kill the process of the whole cluster: every node, with all in-memory logs.
@@ -218,16 +212,16 @@ class SimulatedWorld(NodeHost, RunLoop):
 
     def pause(self, broker_id: int) -> None:
         """Freeze a node, as in a long garbage collection pause: it sends no heartbeats."""
-        self.server.disconnect(self._node(broker_id).store.session_id, notify=False)
+        self.server.disconnect(self.running(broker_id).store.session_id, notify=False)
         self.connections.pause(Address("broker", broker_id))
-        self._node(broker_id).node.broker.rates.on_pause()
+        self.running(broker_id).node.broker.rates.on_pause()
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
         """Resume a paused node. It is notified if its session has expired meanwhile."""
         self.connections.resume(Address("broker", broker_id))
         self._set_paused(broker_id, False)
-        self.server.reconnect(self._node(broker_id).store.session_id)
+        self.server.reconnect(self.running(broker_id).store.session_id)
 
     @property
     def paused_broker_ids(self) -> frozenset[int]:
@@ -237,19 +231,19 @@ class SimulatedWorld(NodeHost, RunLoop):
 
     def expire_session(self, broker_id: int) -> None:
         """Expire a node's session now. A paused node is notified when it resumes."""
-        session_id = self._node(broker_id).store.session_id
+        session_id = self.running(broker_id).store.session_id
         is_paused = self.scheduler.actors[Address("broker", broker_id)].paused
         self.server.expire_session(session_id, notify=not is_paused)
 
     def fail_authentication(self, broker_id: int) -> None:
         """Notify a node of a failed authentication with ZooKeeper. Its session stays alive."""
-        self.server.fail_authentication(self._node(broker_id).store.session_id)
+        self.server.fail_authentication(self.running(broker_id).store.session_id)
 
     def lose_next_write(self, broker_id: int, *, is_applied: bool) -> None:
         """Break a node's connection at its next write. If ``is_applied``, the write takes effect.
 
         Replaces any earlier call, even for another node, whose write has not happened yet."""
-        lost_session = self._node(broker_id).store.session_id
+        lost_session = self.running(broker_id).store.session_id
 
         def lose(session_id: int, op: ReadOp | Transaction, *_: object) -> None:
             if session_id == lost_session and not isinstance(op, ReadOp):
@@ -268,12 +262,6 @@ class SimulatedWorld(NodeHost, RunLoop):
         self.scheduler.add(actor)
         actor.on_given = self._agenda.recheck
         self._agenda.recheck(actor)
-
-    def _node(self, broker_id: int) -> SimulatedNode:
-        node = self.nodes.get(broker_id)
-        if node is None:
-            raise WrongState(f"broker {broker_id} is not running")
-        return node
 
     def _connect(self, actor: Actor, *, notify_disconnects: bool = False) -> None:
         self.add_actor(actor)

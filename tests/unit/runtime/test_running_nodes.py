@@ -88,16 +88,15 @@ def test_a_broker_starts_runs_and_stops(
     nodes.on_started(1)
     assert (nodes.is_starting(1), nodes.starting_broker_ids) == (False, [0])
     assert started.result(0) is None
-    assert nodes.running(1) is one
+    assert nodes[1] is one
     drained = nodes.drain_of(1)
     assert nodes.drain_of(1) is drained and not drained.done()
     assert nodes.take(1) is one
     assert drained.result(0) is None
     assert not nodes.drain_of(1).done(), "of the next process"
     assert changes == [(1, True), (1, False)]
-    for ended in (nodes.running, nodes.take):
-        with pytest.raises(WrongState, match="broker 1 is not running"):
-            ended(1)
+    with pytest.raises(WrongState, match="broker 1 is not running"):
+        nodes.take(1)
     assert changes == [(1, True), (1, False)]
 
 
