@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,3 +36,21 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: Callable[[], float]
     sleep_ms: Callable[[float], None]
     pools: Pools = NO_POOLS
+
+    @contextmanager
+    def connected(
+        self, zookeeper: str | None, server: str | None, *, writes: bool = False
+    ) -> Iterator[KafkaZkClient | KafkaAdmin]:
+        """Context manager that yields a client of ``zookeeper``, or of ``server`` if that is None.
+
+        With ``writes``, a client of ZooKeeper has passed ``before_write``.
+        """
+        if zookeeper is None:
+            with self.open_cluster(server or "") as admin:
+                yield admin
+            return
+        with self.open_store(zookeeper) as store:
+            client = KafkaZkClient(store)
+            if writes:
+                self.before_write(client)
+            yield client

@@ -8,8 +8,7 @@ and to ZooKeeper.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -63,7 +62,18 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
     output.report["action"] = command.action
     _check_supported(command)
     try:
-        with _open(command, services, output) as tool:
+        if command.options.has("zookeeper"):
+            output.println(*ZOOKEEPER_WARNING)
+        else:
+            check_properties_file(command.options.text("command-config"))
+        zookeeper = command.options.text("zookeeper")
+        server = command.options.text("bootstrap-server")
+        with services.connected(zookeeper, server, writes=command.action == "alter") as found:
+            tool = (
+                _ZooKeeperTool(found, output)
+                if isinstance(found, KafkaZkClient)
+                else ClusterConfigs(found, output)
+            )
             getattr(tool, command.action)(command)
     except (EnvironmentProblem, NotKlamm):
         raise
@@ -85,23 +95,6 @@ def _check_supported(command: ConfigOptions) -> None:
             if way:
                 hint += "; with --zookeeper also users"
             raise UsageError(f"klamm does not support configs of {entity_type}{way}", hint=hint)
-
-
-@contextmanager
-def _open(
-    command: ConfigOptions, services: ToolServices, output: ToolOutput
-) -> Iterator[_ZooKeeperTool | ClusterConfigs]:
-    if not command.options.has("zookeeper"):
-        check_properties_file(command.options.text("command-config"))
-        with services.open_cluster(command.options.text("bootstrap-server") or "") as admin:
-            yield ClusterConfigs(admin, output)
-        return
-    output.println(*ZOOKEEPER_WARNING)
-    with services.open_store(command.options.text("zookeeper") or "") as store:
-        client = KafkaZkClient(store)
-        if command.action == "alter":
-            services.before_write(client)
-        yield _ZooKeeperTool(client, output)
 
 
 class _ZooKeeperTool:

@@ -76,10 +76,19 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
     if options.has("zookeeper"):
         output.println(*ZOOKEEPER_WARNING)
     zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
-    if zookeeper is not None:
-        return _with_zookeeper(zookeeper, partitions, services, output)
-    with services.open_cluster(server or "") as admin:
-        return elect_leaders(admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS, _TEXTS, output)
+    with services.connected(zookeeper, server, writes=True) as found:
+        if not isinstance(found, KafkaZkClient):
+            kind = ElectionType.PREFERRED
+            return elect_leaders(found, kind, partitions, TIMEOUT_MS, _TEXTS, output)
+        try:
+            _write_znode(found, partitions, output)
+        except (EnvironmentProblem, NotKlamm):
+            raise
+        except KlammError as error:
+            failed = AdminCommandFailed("Admin command failed")
+            failed.__cause__ = error
+            return output.failed(error, uncaught_text(failed))
+    return output.succeeded()
 
 
 run_preferred_election_command: Final = KafkaTool(PARSER, _run)
@@ -98,26 +107,6 @@ def _check(options: Options) -> None:
 def _read(file: str) -> list[TopicPartition]:
     what = "Preferred replica election data"
     return parse_election_data(read_file(file), what, f"{what} is empty")
-
-
-def _with_zookeeper(
-    connect: str,
-    partitions: list[TopicPartition] | None,
-    services: ToolServices,
-    output: ToolOutput,
-) -> CommandResult:
-    with services.open_store(connect) as store:
-        client = KafkaZkClient(store)
-        services.before_write(client)
-        try:
-            _write_znode(client, partitions, output)
-        except (EnvironmentProblem, NotKlamm):
-            raise
-        except KlammError as error:
-            failed = AdminCommandFailed("Admin command failed")
-            failed.__cause__ = error
-            return output.failed(error, uncaught_text(failed))
-    return output.succeeded()
 
 
 def _write_znode(

@@ -6,8 +6,7 @@ stack trace, klamm prints only its first line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
@@ -54,10 +53,16 @@ def _run(
     _check_own(command, own)
     _warn(command, output)
     try:
-        address = command.options.text("bootstrap-server") or command.text("zookeeper")
+        server = command.options.text("bootstrap-server")
+        zookeeper = command.text("zookeeper") if server is None else None
     except UncaughtException as error:
         return _failed(output, error)
-    with _open(address, command, services, output, own) as tool:
+    with services.connected(zookeeper, server) as found:
+        tool = (
+            ZooKeeperReassignment(found, output, own, services)
+            if isinstance(found, KafkaZkClient)
+            else ClusterReassignment(as_futures(found), output, own, services)
+        )
         try:
             if command.options.has("bootstrap-server"):
                 check_properties_file(command.options.text("command-config"))
@@ -105,22 +110,6 @@ def _warn(command: ReassignOptions, output: ToolOutput) -> None:
             "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was "
             "specified.  The --zookeeper option will be removed in a future version of Kafka."
         )
-
-
-@contextmanager
-def _open(
-    address: str,
-    command: ReassignOptions,
-    services: ToolServices,
-    output: ToolOutput,
-    own: OwnOptions,
-) -> Iterator[ClusterReassignment | ZooKeeperReassignment]:
-    if not command.options.has("bootstrap-server"):
-        with services.open_store(address) as store:
-            yield ZooKeeperReassignment(KafkaZkClient(store), output, own, services)
-    else:
-        with services.open_cluster(address) as admin:
-            yield ClusterReassignment(as_futures(admin), output, own, services)
 
 
 def _check_own(command: ReassignOptions, own: OwnOptions) -> None:

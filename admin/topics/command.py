@@ -6,12 +6,10 @@ standard error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.jopt import Options
 from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.cluster_topics import ClusterTopics
@@ -33,10 +31,19 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
     """
     output.report.update(action=None, topics=[], warnings=[])
     command = TopicCommandOptions(args)
-    address = _address(command.options)
+    zookeeper = command.options.text("zookeeper")
+    if zookeeper is None:
+        check_properties_file(command.options.text("command-config"))
+    server = command.options.text("bootstrap-server")
     output.report["action"] = command.action
     _check_pools(command, services)
-    with _open(command, address, services) as service:
+    writes = command.action in WRITING_ACTIONS
+    with services.connected(zookeeper, server, writes=writes) as found:
+        service = (
+            ZooKeeperTopics(found, services.source, services.pools)
+            if isinstance(found, KafkaZkClient)
+            else ClusterTopics(found)
+        )
         try:
             getattr(service, command.action)(command, output)
         except EnvironmentProblem:
@@ -48,29 +55,6 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
 
 
 run_topic_command: Final = KafkaTool(PARSER, _run)
-
-
-def _address(options: Options) -> str:
-    zookeeper = options.text("zookeeper")
-    if zookeeper is not None:
-        return zookeeper
-    check_properties_file(options.text("command-config"))
-    return options.text("bootstrap-server") or ""
-
-
-@contextmanager
-def _open(
-    command: TopicCommandOptions, address: str, services: ToolServices
-) -> Iterator[ZooKeeperTopics | ClusterTopics]:
-    if command.options.has("zookeeper"):
-        with services.open_store(address) as store:
-            client = KafkaZkClient(store)
-            if command.action in WRITING_ACTIONS:
-                services.before_write(client)
-            yield ZooKeeperTopics(client, services.source, services.pools)
-    else:
-        with services.open_cluster(address) as cluster:
-            yield ClusterTopics(cluster)
 
 
 def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
