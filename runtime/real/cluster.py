@@ -208,10 +208,7 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         running = self.nodes.take(broker_id)
         running.silence()
         self._detach(broker_id, running)
-        if running.is_pooled:
-            self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
-        else:
-            running.session.abandon()
+        self._end_session(broker_id, running, KazooSession.abandon)
         running.kill_controller()
         running.node.broker.log_maintenance.abandon(
             self._random.randint if loses_unflushed else None
@@ -246,11 +243,16 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         if running.event_thread is not None:
             running.event_thread.stop()
         running.silence()
+        self._end_session(broker_id, running, KazooSession.close)
+        running.node.broker.log_maintenance.shutdown()
+
+    def _end_session(
+        self, broker_id: int, running: RunningNode, end: Callable[[KazooSession], None]
+    ) -> None:
         if running.is_pooled:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
-            running.session.close()
-        running.node.broker.log_maintenance.shutdown()
+            end(running.session)
 
     def _on_network_change(self) -> None:
         self._call(self.copying.on_links_cut)

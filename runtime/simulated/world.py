@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.log_maintenance import LogMaintenance
 from klamm.cluster.errors import WrongState
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
@@ -169,30 +170,22 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         The broker's logs survive. If ``loses_unflushed``, the machine crashes as well: each log
         loses its unflushed data from a randomly chosen offset onward.
         """
-        node = self.running(broker_id)
-        self._disconnect(broker_id)
-        node.store.abandon()
-        self._break_off(node)
-        node.node.broker.log_maintenance.abandon(self._rng.randint if loses_unflushed else None)
-        del self.nodes[broker_id]
+        maintenance = self._end(broker_id, MemoryStore.abandon)
+        maintenance.abandon(self._rng.randint if loses_unflushed else None)
 
     def stop(self, broker_id: int) -> None:
         """Stop a node and close its session, so that its ephemeral znodes are deleted at once.
 
         Its controller completes the event in progress and resigns."""
-        node = self.running(broker_id)
-        if node.node.controller is not None:
-            node.node.controller.shutdown()
+        controller = self.running(broker_id).node.controller
+        if controller is not None:
+            controller.shutdown()
             actor = self.scheduler.actors[Address("controller", broker_id)]
-            while not (node.node.controller.is_shut_down or actor.stopped):
+            while not (controller.is_shut_down or actor.stopped):
                 self.run_event(actor)
             if actor.stopped:
                 return
-        self._disconnect(broker_id)
-        node.store.close()
-        self._break_off(node)
-        node.node.broker.log_maintenance.shutdown()
-        del self.nodes[broker_id]
+        self._end(broker_id, MemoryStore.close).shutdown()
 
     def shut_down(self, broker_id: int) -> None:
         """Start a controlled shutdown.
@@ -267,13 +260,21 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         self.add_actor(actor)
         self.transport.register(actor.address, actor.receive, notify_disconnects=notify_disconnects)
 
-    def _disconnect(self, broker_id: int) -> None:
+    def _end(self, broker_id: int, end_session: Callable[[MemoryStore], None]) -> LogMaintenance:
+        """Remove a node. Return what keeps its logs, which the caller must end, too."""
+        running = self.running(broker_id)
+        broker = running.node.broker
         for role in ("broker", "controller"):
             address = Address(role, broker_id)
             self.transport.unregister(address)
             self.scheduler.remove(address)
         self.connections.remove(Address("broker", broker_id))
         self._zookeeper_links.remove(broker_id)
+        end_session(running.store)
+        broker.replica_manager.break_connections()
+        broker.rates.materialize_all()
+        del self.nodes[broker_id]
+        return broker.log_maintenance
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self.copying.set_paused(broker_id, paused)
@@ -282,11 +283,6 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
             if actor is not None:
                 actor.paused = paused
                 self._agenda.recheck(actor)
-
-    @staticmethod
-    def _break_off(running: SimulatedNode) -> None:
-        running.node.broker.replica_manager.break_connections()
-        running.node.broker.rates.materialize_all()
 
 
 class SessionFault(NamedTuple):
