@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from klamm.brokers.leaders.fetch_sessions import Fetched, FetchSession, FetchSessions
+from klamm.brokers.leaders.purgatory import Purgatory
 from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
@@ -73,7 +74,7 @@ class _Read(msgspec.Struct):
     is_final: bool
 
 
-class ConsumerReads:
+class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
     """Handles the requests of consumers for the partitions that one broker leads.
 
     ``find`` returns the partition if this broker leads it at the requested epoch, or an error.
@@ -89,16 +90,12 @@ class ConsumerReads:
         sessions: FetchSessions,
         max_bytes: int,
     ) -> None:
+        super().__init__()
         self._find = find
         self._sessions = sessions
         self._max_bytes = max_bytes
         self._enough_ms = enough_ms
         self._on_log_error = on_log_error
-        self._waiting: dict[int, _Waiting] = {}
-        self._by_partition: dict[TopicPartition, dict[int, None]] = {}
-        self._answers: list[tuple[Message, FetchResponse]] = []
-        self._added = 0
-        self._due_ms = math.inf
 
     # -- fetches
 
@@ -112,12 +109,8 @@ class ConsumerReads:
         is_enough = read.is_final or read.size_bytes >= self._min_bytes(request)
         if request.max_wait_ms <= 0 or not request.partitions or is_enough:
             return self._sessions.respond(request, session, read.partitions, now_ms)
-        self._added += 1
         waiting = _Waiting(message, request, session, now_ms + request.max_wait_ms)
-        self._waiting[self._added] = waiting
-        for tp in request.partitions:
-            self._by_partition.setdefault(tp, {})[self._added] = None
-        self._try(self._added, now_ms)
+        self._try(self._watch(waiting, request.partitions), now_ms)
         return None
 
     def on_high_watermarks(self, tps: Iterable[TopicPartition], now_ms: float) -> None:
@@ -140,18 +133,6 @@ class ConsumerReads:
             number = next(iter(numbers))
             asked = self._waiting[number].request.partitions[tp]
             self._answer(number, {tp: FetchedPartition.refused(error, asked)})
-
-    def take_answers(self) -> list[tuple[Message, FetchResponse]]:
-        """Remove and return the delayed fetches that can be answered, with their responses."""
-        answers, self._answers = self._answers, []
-        return answers
-
-    def next_due_ms(self) -> float | None:
-        """Return the earliest time at which a delayed fetch may be answered.
-
-        The time is in monotonic milliseconds; it is None if no fetch is delayed.
-        """
-        return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
         """Answer the delayed fetches that have timed out, or that have enough bytes by now."""
@@ -217,10 +198,7 @@ class ConsumerReads:
         waiting = self._waiting.pop(number)
         request, session = waiting.request, waiting.session
         for tp in request.partitions:
-            numbers = self._by_partition[tp]
-            del numbers[number]
-            if not numbers:
-                del self._by_partition[tp]
+            self._unwatch(number, tp)
         asked_ms = waiting.due_ms - request.max_wait_ms
         fetched = {**self._read(request).partitions, **refused}
         response = self._sessions.respond(request, session, fetched, asked_ms)

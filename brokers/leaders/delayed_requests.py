@@ -1,7 +1,7 @@
 """Requests that wait for offsets of partitions: Produce with acks -1, and DeleteRecords.
 
-The responses have a result for each partition. Mirrors kafka.server.DelayedOperationPurgatory with
-kafka.server.{DelayedProduce, DelayedDeleteRecords}.
+The responses have a result for each partition. Mirrors kafka.server.{DelayedProduce,
+DelayedDeleteRecords}.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from klamm.brokers.leaders.purgatory import Purgatory
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import Message
 from klamm.cluster.types import TopicPartition
@@ -27,7 +28,7 @@ class _Waiting(msgspec.Struct):
     due_ms: float
 
 
-class DelayedRequests(Generic[_Result, _Response]):
+class DelayedRequests(Purgatory[_Waiting, _Response], Generic[_Result, _Response]):
     """Requests that wait until every partition has a final result, or until their timeout.
 
     ``respond`` makes the response from the results of all partitions. A result has a field
@@ -35,12 +36,8 @@ class DelayedRequests(Generic[_Result, _Response]):
     """
 
     def __init__(self, respond: Callable[[dict[TopicPartition, _Result]], _Response]) -> None:
+        super().__init__()
         self._respond = respond
-        self._answers: list[tuple[Message, _Response]] = []
-        self._waiting: dict[int, _Waiting] = {}
-        self._by_partition: dict[TopicPartition, dict[int, None]] = {}
-        self._added = 0
-        self._due_ms = math.inf
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -60,11 +57,8 @@ class DelayedRequests(Generic[_Result, _Response]):
         - ``required``: the offset that each partition must reach.
         """
         due_ms = now_ms + timeout_ms
-        self._added += 1
-        self._waiting[self._added] = _Waiting(request, results, required, due_ms)
         self._due_ms = min(self._due_ms, due_ms)
-        for tp in required:
-            self._by_partition.setdefault(tp, {})[self._added] = None
+        self._watch(_Waiting(request, results, required, due_ms), required)
 
     def waits_for(self, tp: TopicPartition) -> bool:
         """Return True if a delayed request waits for this partition."""
@@ -87,31 +81,16 @@ class DelayedRequests(Generic[_Result, _Response]):
             if not waiting.required:
                 self._answer(number, waiting)
 
-    def take_answers(self) -> list[tuple[Message, _Response]]:
-        """Remove and return the requests that can be answered, with their responses."""
-        answers, self._answers = self._answers, []
-        return answers
-
     def _decide(
         self, number: int, waiting: _Waiting, tp: TopicPartition, result: dict[str, object]
     ) -> None:
         del waiting.required[tp]
         waiting.results[tp] = msgspec.structs.replace(waiting.results[tp], **result)
-        numbers = self._by_partition[tp]
-        del numbers[number]
-        if not numbers:
-            del self._by_partition[tp]
+        self._unwatch(number, tp)
 
     def _answer(self, number: int, waiting: _Waiting) -> None:
         del self._waiting[number]
         self._answers.append((waiting.request, self._respond(waiting.results)))
-
-    def next_due_ms(self) -> float | None:
-        """Return the earliest time at which a delayed request may time out.
-
-        The time is in monotonic milliseconds; it is None if no request is delayed.
-        """
-        return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
         """Answer timed-out requests with REQUEST_TIMED_OUT; what they changed stays changed."""
