@@ -5,6 +5,7 @@ Only parses options, shows progress and prints.
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -122,7 +123,8 @@ def _progress(events: int) -> Iterator[Callable[[int], None]]:
     Yields a callback that takes the number of rows written so far.
     """
     column = TextColumn("{task.percentage:.0f}% of {task.total:,} rows")
-    terminal = Console(stderr=True)
+    # Not Console(stderr=True): while rich replaces sys.stderr, that would write to HarmlessStream.
+    terminal = Console(file=sys.stderr)
     is_hidden = not terminal.is_terminal
     with (
         waiting(f"{events:,} rows to be written") if is_hidden else nullcontext(),

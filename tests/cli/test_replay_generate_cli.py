@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from klamm.cli.main import main
 from klamm.cluster.errors import KlammError
 from klamm.replay.generate.options import Format, HistoryOptions, Planted
-from tests.serving import without_slowness
+from tests.serving import on_terminal, without_slowness
 
 SMALL = ["--partitions", "50", "--events", "3000", "--seed", "3"]
 
@@ -34,6 +35,13 @@ def test_it_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for found in anomalies:
         ((file, line),) = (place.values() for place in found["places"])
         assert file == "journal.jsonl" and 0 < line <= 3_000
+
+
+def test_a_terminal_shows_the_progress_in_one_line(tmp_path: Path) -> None:
+    with on_terminal(tmp_path, "replay", "generate", "--out", str(tmp_path / "made"), *SMALL) as it:
+        it.expect(" of 3,000 rows")
+        it.expect(pexpect.EOF)
+        assert "run generated-3" in it.before and "\\u001b" not in it.before
 
 
 def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
