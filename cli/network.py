@@ -47,7 +47,7 @@ Examples:
   klamm network cut 1 zookeeper
   klamm network cut --one-way 1 2
   klamm network clog --only records 0 others
-  klamm network delay --ms 200 zookeeper others
+  klamm network delay --ms 200 0 others
   klamm network degrade --loss 0.1 --reordering 0.3
   klamm network fail-requests --api Produce --error NOT_LEADER_OR_FOLLOWER --times 3
   klamm network fail-requests --api Fetch --drop --broker 1

@@ -89,7 +89,8 @@ class Action(msgspec.Struct, frozen=True):
         """Raise UsageError if only a simulated cluster can execute the action, but this is none."""
         if self.is_simulated_only and not is_simulated:
             raise UsageError(
-                "this fault requires the simulated world", hint="run a drill without --real"
+                "this fault requires the simulated world",
+                hint="use it in a drill that runs without --real",
             )
 
     def act(self, target: Any) -> Any:

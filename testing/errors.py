@@ -16,6 +16,7 @@ _POSITION: Final = re.compile(r":1:\d+: ")
 _HINTS: Final[dict[str, str | None]] = {
     HINT: None,
     "run the drill without --real": "use klamm.SimulatedCluster",
+    "use it in a drill that runs without --real": "use klamm.SimulatedCluster",
     "run the drill with --real": "use klamm.LocalCluster(zookeeper_servers=3)",
     "use another chroot, e.g. --zookeeper HOST:PORT/klamm": "use another chroot, e.g. "
     "klamm.LocalCluster(zookeeper='HOST:PORT/klamm')",
