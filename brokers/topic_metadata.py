@@ -20,9 +20,8 @@ from klamm.cluster.client_requests import (
 from klamm.cluster.errors import InvalidTopic
 from klamm.cluster.requests import UpdateMetadataPartitionState
 from klamm.cluster.topic_names import validate_topic_name
-from klamm.cluster.types import NO_LEADER
+from klamm.cluster.types import NO_CONTROLLER, NO_LEADER
 
-NO_CONTROLLER_ID = -1
 NONE_MISSING: Final[Mapping[str, Errors]] = {}
 
 
@@ -35,7 +34,7 @@ def answer_metadata(
     UNKNOWN_TOPIC_OR_PARTITION, and invalid topic names INVALID_TOPIC_EXCEPTION.
     """
     topics = cache.topics() if request.topics is None else request.topics
-    controller_id = NO_CONTROLLER_ID if cache.controller_id is None else cache.controller_id
+    controller_id = NO_CONTROLLER if cache.controller_id is None else cache.controller_id
     return MetadataResponse(
         tuple(cache.alive_brokers.values()),
         controller_id,

@@ -13,8 +13,7 @@ from klamm.cluster import data_requests as data
 from klamm.cluster import group_requests as group
 from klamm.cluster import requests as admin
 from klamm.cluster.api_errors import Errors
-
-_NO_CONTROLLER: Final = -1
+from klamm.cluster.types import NO_CONTROLLER
 
 
 class Refusal(NamedTuple):
@@ -49,7 +48,7 @@ def _fetch(request: data.FetchRequest, error: Errors) -> data.FetchResponse:
 
 def _metadata(request: client.MetadataRequest, error: Errors) -> client.MetadataResponse:
     topics = (client.TopicMetadata(error, name, None, ()) for name in request.topics or ())
-    return client.MetadataResponse((), _NO_CONTROLLER, tuple(topics))
+    return client.MetadataResponse((), NO_CONTROLLER, tuple(topics))
 
 
 def _controlled_shutdown(_: object, error: Errors) -> admin.ControlledShutdownResponse:

@@ -231,6 +231,11 @@ class ApiError(msgspec.Struct, frozen=True):
     message: str | None = None
 
 
+NO_SUCH_PARTITION: Final = ApiError(
+    Errors.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+)
+
+
 class AlterPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
     """Request to start or cancel reassignments (KIP-455).
 

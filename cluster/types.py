@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 NO_LEADER: Final = -1
+NO_CONTROLLER: Final = -1
 LEADER_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
 EPOCH_DURING_DELETE: Final = -2

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.cluster.errors import ControllerMoved, SessionExpired
 from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_CONTROLLER
 from klamm.controller import loader
 from klamm.controller.events import (
     AutoPreferredReplicaLeaderElection,
@@ -37,7 +38,6 @@ from klamm.zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, M
 if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
-NO_CONTROLLER: Final = -1
 FIRST_REBALANCE_MS: Final = 5_000
 
 

@@ -18,7 +18,7 @@ from klamm.cluster.protocols import Clock, DynamicConfigView, Journal, MetadataV
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import Message, Response
-from klamm.cluster.types import Broker, TopicPartition
+from klamm.cluster.types import NO_CONTROLLER, Broker, TopicPartition
 from klamm.controller import controller_election, events, on_malformed_state, on_session
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.channel_manager import ChannelManager
@@ -108,7 +108,7 @@ class KafkaController:
         self.topic_deletion_manager = TopicDeletionManager(self)
         self.pending_requests = PendingRequests(self)
         self.malformed: dict[str, str] = {}
-        self.active_controller_id = controller_election.NO_CONTROLLER
+        self.active_controller_id = NO_CONTROLLER
         self.is_elected = False
         self.is_shut_down = False
         self.is_candidate = False

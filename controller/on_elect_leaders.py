@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import StateChangeFailed
 from klamm.cluster.protocols import MetadataView
-from klamm.cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
+from klamm.cluster.requests import (
+    NO_SUCH_PARTITION,
+    ApiError,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.controller.events import ElectLeadersReceived, ElectLeadersTimeout
 from klamm.controller.on_leader_election import ElectionTrigger, leader_of, on_replica_election
@@ -28,9 +33,6 @@ _NONE: Final = ApiError()
 _NOT_NEEDED: Final = ApiError(Errors.ELECTION_NOT_NEEDED)
 _TIMED_OUT: Final = ApiError(Errors.REQUEST_TIMED_OUT)
 _BEING_DELETED: Final = ApiError(Errors.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
-_NO_SUCH_PARTITION: Final = ApiError(
-    Errors.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
-)
 _STRATEGIES: Final[Mapping[ElectionType, ElectionStrategy]] = {
     ElectionType.PREFERRED: PreferredReplicaElection(),
     ElectionType.UNCLEAN: OfflineElection(allow_unclean=True),
@@ -117,7 +119,7 @@ def _refuse(
     context = controller.context
     replicas = context.partition_replica_assignment(tp)
     if not replicas:
-        return _NO_SUCH_PARTITION
+        return NO_SUCH_PARTITION
     if tp.topic in context.topics_to_be_deleted:
         return _BEING_DELETED
     leader = leader_of(controller, tp)

@@ -17,6 +17,7 @@ from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import (
+    NO_SUCH_PARTITION,
     AlterPartitionReassignmentsResponse,
     ApiError,
     ListPartitionReassignmentsResponse,
@@ -52,9 +53,6 @@ _Results = dict[TopicPartition, ApiError]
 _PATH: Final = ReassignPartitionsZNode.path
 _NONE: Final = ApiError()
 _NOT_IN_PROGRESS: Final = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS)
-_NO_SUCH_PARTITION: Final = ApiError(
-    Errors.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
-)
 _UNKNOWN_ERROR: Final = ApiError(Errors.UNKNOWN_SERVER_ERROR)
 
 
@@ -200,9 +198,9 @@ def _refuse_to_begin(
         controller.log.info(
             f"Skipping reassignment of {tp} since the topic is currently being deleted"
         )
-        return _NO_SUCH_PARTITION
+        return NO_SUCH_PARTITION
     if not context.partition_replica_assignment(tp):
-        return _NO_SUCH_PARTITION
+        return NO_SUCH_PARTITION
     return refuse_reassignment(context, tp, reassignment)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from klamm.cluster.types import NO_CONTROLLER
 from klamm.controller.controller_election import (
-    NO_CONTROLLER,
     elect_controller,
     maybe_resign,
     resign,

@@ -23,6 +23,7 @@ from klamm.controller.znode_requests import Requests, read_requests
 from klamm.statemachines.context import replicas_by_broker
 from klamm.statemachines.election import ReassignElection
 from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import Failures
 from klamm.statemachines.reassignment import (
     Assignments,
     Phase,
@@ -55,7 +56,6 @@ from klamm.zk.znodes.json_values import NULL_POINTER
 if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
-Failures = dict[TopicPartition, StateChangeFailed]
 _PATH: Final = ReassignPartitionsZNode.path
 NO_HEAD: Final = "java.util.NoSuchElementException: head of empty list"
 REASSIGN_ELECTION: Final = ReassignElection()

@@ -19,9 +19,10 @@ import yaml
 from msgspec import inspect
 
 from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import ElectionType
 from klamm.drills.existence import Mention, Noun, option
-from klamm.drills.reading import MAX_INTEGER, DrillReader, is_null
+from klamm.drills.reading import DrillReader, is_null
 from klamm.runtime import actions, network_actions
 from klamm.runtime.action_target import Action, BrokerAction, BrokerRef
 from klamm.runtime.scenarios import steps
@@ -143,7 +144,7 @@ def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Typ
         return reader.log_dir(node)
     match kind:
         case inspect.IntType():
-            least, most = kind.ge or 0, kind.le if kind.le is not None else MAX_INTEGER
+            least, most = kind.ge or 0, kind.le if kind.le is not None else INT32_MAX
             return reader.integer(node, name, least, most)
         case inspect.FloatType():
             return reader.number(node, name, 1.0)

@@ -23,6 +23,7 @@ from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
 from klamm.runtime.action_target import Action
+from klamm.runtime.checks.admin_history import DELETION_PATH
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Step, every_step
 from klamm.zk.znodes import (
@@ -40,7 +41,6 @@ from klamm.zk.znodes import (
 _ASSIGNMENT: Final = re.compile(r"[0-9]+([:,][0-9]+)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_ZNODE: Final = re.compile(r"/brokers/topics/([^/]+)(/.*)?")
-_DELETION_ZNODE: Final = re.compile(r"/admin/delete_topics/([^/]+)")
 
 
 class Noun(Enum):
@@ -387,7 +387,7 @@ def _may_delete(action: Action, topic: str) -> bool:
         is_deletion = action.tool == "topics" and "--delete" in action.args
         return is_deletion and (not topic or _matches(named, topic))
     path = action.path if isinstance(action, steps.DeleteZnode) else _path_of(action)
-    pattern = _TOPIC_ZNODE if isinstance(action, steps.DeleteZnode) else _DELETION_ZNODE
+    pattern = _TOPIC_ZNODE if isinstance(action, steps.DeleteZnode) else DELETION_PATH
     found = pattern.fullmatch(path)
     return found is not None and topic in ("", found[1])
 

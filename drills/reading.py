@@ -15,6 +15,7 @@ import yaml
 
 from klamm.admin.yaml_reader import YamlReader
 from klamm.brokers.config import broker_config
+from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.drills.existence import Mention, Noun
@@ -32,7 +33,6 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s|min)")
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(B|kB|MB|GB|TB)", re.ASCII)
 _UNIT_BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MAX_SIZE_BYTES: Final = 10**15
-MAX_INTEGER: Final = 2**31 - 1
 _UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 NONE: Final = "none"
@@ -65,7 +65,7 @@ class DrillReader(YamlReader):
         self.mentions: list[Mention] = []
         self.each: BrokerRef | None = None
 
-    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = MAX_INTEGER) -> int:
+    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = INT32_MAX) -> int:
         """Return an integer from ``least`` to ``most``, both inclusive."""
         text = self.text(node, what)
         if not _DIGITS.fullmatch(text):

@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.journal import Kind
 from klamm.cluster.topic_names import MAX_NAME_LENGTH
 from klamm.drills.actions import ACTIONS, arguments_of, takes_brokers
 from klamm.drills.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
 from klamm.drills.conditions import ALL_STATES, CONDITIONS, ROW_TYPES
 from klamm.drills.language import ALL, DRILL_WORDS
-from klamm.drills.reading import MAX_INTEGER
 from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
 from klamm.runtime import actions
@@ -38,7 +38,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Final[Schema] = {"type": ["string", "number", "boolean"]}
 _ANY: Final[Schema] = {}
 _NOTHING: Final[Schema] = {"type": "null"}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 _FROM_1: Final[Schema] = {**_COUNT, "minimum": 1}
 _BOOLEAN: Final[Schema] = {"type": "boolean"}
 _DURATION: Final = r"[0-9]{1,9}(\.[0-9]{1,3})? ?(ms|s|min)$"
@@ -330,7 +330,7 @@ def _argument(name: str, kind: inspect.Type) -> Schema:
         return _ref("broker")
     match kind:
         case inspect.IntType():
-            most = MAX_INTEGER if kind.le is None else kind.le
+            most = INT32_MAX if kind.le is None else kind.le
             return {"type": "integer", "minimum": kind.ge or 0, "maximum": most}
         case inspect.FloatType():
             return {"type": "number", "minimum": 0, "maximum": 1}

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from klamm.cluster.integers import INT32_MAX
+
 _MULTIPLIER = 0x5DEECE66D
 _INCREMENT = 0xB
 _STATE_MASK = (1 << 48) - 1
-_INT_MAX = 2**31 - 1
 
 
 class IntSource(Protocol):
@@ -32,13 +33,13 @@ class JavaRandom:
 
     def next_int(self, bound: int) -> int:
         """Return the next integer in [0, bound), like Random.nextInt(bound)."""
-        assert 0 < bound <= _INT_MAX, f"bound {bound} is not a positive int"
+        assert 0 < bound <= INT32_MAX, f"bound {bound} is not a positive int"
         drawn = self._next_31_bits()
         if bound & (bound - 1) == 0:
             # The low bits of this generator have short periods; Java scales the high ones.
             return (bound * drawn) >> 31
         # The incomplete range of `bound` numbers just below 2^31 would favour small results.
-        while drawn - drawn % bound + (bound - 1) > _INT_MAX:
+        while drawn - drawn % bound + (bound - 1) > INT32_MAX:
             drawn = self._next_31_bits()
         return drawn % bound
 

@@ -16,12 +16,12 @@ from klamm.cluster.errors import (
     InvalidNumber,
     InvalidReplicaAssignment,
 )
+from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.jvm.java_integer import parse_java_int
 from klamm.cluster.jvm.java_strings import java_split, java_trim
 from klamm.cluster.jvm.scala_sets import duplicates, immutable_order, int_hash
 from klamm.placement.assign import Assignment, Replicas
 
-_INT_MAX = 2**31 - 1
 _SMALL_SCALA_MAP = 4
 
 
@@ -127,7 +127,7 @@ def _java_array_text(replicas: Replicas) -> str:
     # Kafka prints the array object: its type and identity hash. klamm prints a repeatable hash.
     array_hash = 1
     for broker in replicas:
-        array_hash = (31 * array_hash + broker) & _INT_MAX
+        array_hash = (31 * array_hash + broker) & INT32_MAX
     return f"[I@{array_hash:x}"
 
 

@@ -12,14 +12,13 @@ import msgspec
 
 from klamm.brokers.storage.disk import LOCAL_DISK, Disk
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.types import NO_CONTROLLER
 from klamm.cluster.version import klamm_version
 from klamm.runtime.archive import DEFAULT_ROTATION, Archive, Rotation
 from klamm.runtime.clock import WallClock
 from klamm.runtime.journal import FileJournal
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.server.data_dir import DataDir
-
-_NO_CONTROLLER = -1
 
 
 def new_run_id(started_ms: int) -> str:
@@ -33,7 +32,7 @@ def run_start(
 ) -> JournalRow:
     """Return the first row of a run."""
     text = msgspec.json.encode({"klamm_version": klamm_version(), **detail}).decode()
-    place = (SCHEMA_VERSION, run_id, started_ms, 0, _NO_CONTROLLER, 0)
+    place = (SCHEMA_VERSION, run_id, started_ms, 0, NO_CONTROLLER, 0)
     return JournalRow(*place, Kind.RUN_START, cluster_id=cluster_id, detail=text)
 
 

@@ -22,10 +22,9 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.statemachines.context import ControllerContext, ReplicasByBroker
+from klamm.statemachines.partition_transitions import Failures
 from klamm.statemachines.replica_state import PREVIOUS_NAMES, VALID_PREVIOUS, ReplicaState
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
-
-Failures = dict[TopicPartition, StateChangeFailed]
 
 
 class ReplicaMoves(msgspec.Struct, frozen=True):

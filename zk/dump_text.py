@@ -19,11 +19,11 @@ import msgspec
 from klamm.cluster.errors import UsageError
 from klamm.zk.data_tree import is_valid
 from klamm.zk.dump import DumpedZNode
+from klamm.zk.snapshot_file import GZIP_MAGIC
 from klamm.zk.znodes import BrokerIdsZNode, ControllerZNode
 
 _decode_dump = msgspec.json.Decoder(list[DumpedZNode]).decode
 _HINT: Final = "create one with klamm zk dump"
-_GZIP: Final = b"\x1f\x8b"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _AT_BYTE: Final = re.compile(r" \(byte (\d+)\)$")
 _AT_INDEX: Final = re.compile(r" - at `\$\[(\d+)\](.*)`$")
@@ -106,7 +106,7 @@ def is_unreadable(znode: DumpedZNode) -> bool:
 def _check_encoding(text: bytes) -> None:
     if not text.strip():
         raise UsageError("not a dump: it is empty", hint=_HINT)
-    if text.startswith(_GZIP):
+    if text.startswith(GZIP_MAGIC):
         raise UsageError("not a dump: it is compressed", hint="gunzip it first")
     if text.startswith(_UTF16):
         raise UsageError("not a dump: it is UTF-16", hint="a dump is UTF-8 text")

@@ -19,11 +19,10 @@ from klamm.brokers.logs.recovery import Repair, RepairKind
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.protocols import Clock, Journal
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import NO_CONTROLLER, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_NO_CONTROLLER: Final = -1
 _REPAIR_TEXTS: Final[Mapping[RepairKind, str]] = {
     RepairKind.INDEX_REBUILT: "rebuilt the indexes of the segment at offset {0}",
     RepairKind.TAIL_CUT: "truncated the segment at offset {0} by {1} bytes",
@@ -130,7 +129,7 @@ class LogJournal:
             self._run_id,
             self._clock.now_ms(),
             self._count,
-            _NO_CONTROLLER,
+            NO_CONTROLLER,
             0,
             kind,
             topic=None if tp is None else tp.topic,

@@ -39,7 +39,7 @@ from klamm.replay.generate.rows import (
 from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 from klamm.replay.ingest import describe
 from klamm.replay.sources import damaged_batch, event_batch
-from klamm.replay.sources.journal import SOURCE
+from klamm.replay.sources.journal import NONE_IS_ZERO, SOURCE
 from klamm.replay.sources.registry import SourceFiles
 from klamm.runtime.interrupts import interrupts_deferred
 
@@ -52,7 +52,6 @@ _WORDS: Final = {
     "election": pa.array(ELECTION_WORDS, pa.string()),
 }
 _AS_THEY_ARE: Final = ("t_ms", "seq", "controller", "epoch", "replica", "event_id", "cause_id")
-_OR_ZERO: Final = ("since_ms", "key_seq")
 
 
 def write_table(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
@@ -115,7 +114,7 @@ def _events(
         **{name: _taken(words, columns[name]) for name in TEXTS},
         **{name: pa.array(columns[name]) for name in _AS_THEY_ARE},
         **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in OR_NULL},
-        **{name: pa.array(columns[name], mask=columns[name] == 0) for name in _OR_ZERO},
+        **{name: pa.array(columns[name], mask=columns[name] == 0) for name in NONE_IS_ZERO},
     }
     is_start = columns["kind"] == code_of(Kind.RUN_START, KINDS)
     if is_start.any():

@@ -35,7 +35,7 @@ IS_THERE: Final = (
     f"WHEN {is_kind(LEADERSHIP_WRITTEN)} THEN true END"
 )
 """Whether the partition exists after this event; null if the row does not show it."""
-_ORDER: Final = f"PARTITION BY {PARTITION} ORDER BY place, controller"
+ORDER: Final = f"PARTITION BY {PARTITION} ORDER BY place, controller"
 
 
 def lives(events: str, gaps: str | None = None) -> str:
@@ -62,7 +62,7 @@ def lives(events: str, gaps: str | None = None) -> str:
     led = f"CASE WHEN leader < {NO_LEADER} THEN {_GONE} ELSE leader END"
     return f"""
 SELECT * EXCLUDE (t_ms), max(t_ms) OVER (
-  {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS t_ms
+  {ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS t_ms
 FROM (
   SELECT {PARTITION}, place, controller, epoch, t_ms, is_snapshot, was_offline, since_ms,
     coalesce(state, last_state) AS state, last_state AS prev_state,
@@ -72,10 +72,10 @@ FROM (
     CASE WHEN coalesce(was_there, true) THEN nullif(last_led, {_GONE}) END AS prev_leader,
     nullif(coalesce(last_led, prev_leader), {_GONE}) AS said_leader
   FROM (
-    SELECT *, lead(state) OVER ({_ORDER}) AS next_state,
-      lag(state IGNORE NULLS) OVER ({_ORDER}) AS last_state,
-      lag(is_there IGNORE NULLS) OVER ({_ORDER}) AS was_there,
-      lag(led IGNORE NULLS) OVER ({_ORDER}) AS last_led
+    SELECT *, lead(state) OVER ({ORDER}) AS next_state,
+      lag(state IGNORE NULLS) OVER ({ORDER}) AS last_state,
+      lag(is_there IGNORE NULLS) OVER ({ORDER}) AS was_there,
+      lag(led IGNORE NULLS) OVER ({ORDER}) AS last_led
     FROM (
       SELECT {PARTITION}, place, controller, epoch, t_ms, prev_leader,
         {IS_SNAPSHOT} AS is_snapshot,
@@ -111,8 +111,8 @@ SELECT {PARTITION}, epoch, is_new,
     WHEN next_is_snapshot THEN '{BY_SNAPSHOT}'
     WHEN next_ms IS NOT NULL THEN '{BY_TRANSITION}' END AS ended_by
 FROM (
-  SELECT *, lead(t_ms) OVER ({_ORDER}) AS next_ms,
-    lead(is_snapshot) OVER ({_ORDER}) AS next_is_snapshot
+  SELECT *, lead(t_ms) OVER ({ORDER}) AS next_ms,
+    lead(is_snapshot) OVER ({ORDER}) AS next_is_snapshot
   FROM (
     SELECT {PARTITION}, place, controller, epoch, t_ms, since_ms, is_snapshot, ends_next,
       {is_offline} AS is_offline, {was_known} AS was_known, was_offline AS was_told,

@@ -19,7 +19,7 @@ from klamm.replay.questions.columns import (
     known_state,
     total,
 )
-from klamm.replay.questions.lives import IS_THERE
+from klamm.replay.questions.lives import IS_THERE, ORDER
 
 MARKS: Final = 240
 """Number of time intervals in a plot. Events of the same kind in one interval share a mark."""
@@ -32,7 +32,6 @@ MOST_CHANGES: Final = 200
 """Maximum number of changes shown in a partition's timeline; older changes are left out."""
 _CHANGES_OF_ALL: Final = 150_000
 """Maximum number of changes in all timelines together, to limit the size of the page."""
-_ORDER: Final = f"PARTITION BY {PARTITION} ORDER BY place, controller"
 
 
 def marks(rare: str, elected: str, others: str, at: tuple[int, int]) -> str:
@@ -86,19 +85,19 @@ def life_lines(events: str, chosen: str) -> str:
     return f"""
 SELECT {PARTITION}, t_ms, state, leader, in_sync, changes, number
 FROM (
-  SELECT *, row_number() OVER ({_ORDER.replace("place, controller", "place DESC, controller DESC")})
+  SELECT *, row_number() OVER ({ORDER.replace("place, controller", "place DESC, controller DESC")})
     AS number, count(*) OVER (PARTITION BY {PARTITION}) AS changes
   FROM (
-    SELECT *, lag(place) OVER ({_ORDER}) AS before, lag(state) OVER ({_ORDER}) AS last_state,
-      lag(leader) OVER ({_ORDER}) AS last_leader, lag(in_sync) OVER ({_ORDER}) AS last_in_sync
+    SELECT *, lag(place) OVER ({ORDER}) AS before, lag(state) OVER ({ORDER}) AS last_state,
+      lag(leader) OVER ({ORDER}) AS last_leader, lag(in_sync) OVER ({ORDER}) AS last_in_sync
     FROM (
       SELECT * EXCLUDE (filled), {known_state("filled")} AS state
       FROM (SELECT {PARTITION}, place, controller, t_ms,
-        coalesce(state, lag(state IGNORE NULLS) OVER ({_ORDER})) AS filled,
-        CASE WHEN coalesce(is_there, lag(is_there IGNORE NULLS) OVER ({_ORDER}), true)
-          THEN coalesce(leader, lag(leader IGNORE NULLS) OVER ({_ORDER})) ELSE {gone} END AS leader,
-        CASE WHEN coalesce(is_there, lag(is_there IGNORE NULLS) OVER ({_ORDER}), true)
-          THEN coalesce(in_sync, lag(in_sync IGNORE NULLS) OVER ({_ORDER})) ELSE 0 END AS in_sync
+        coalesce(state, lag(state IGNORE NULLS) OVER ({ORDER})) AS filled,
+        CASE WHEN coalesce(is_there, lag(is_there IGNORE NULLS) OVER ({ORDER}), true)
+          THEN coalesce(leader, lag(leader IGNORE NULLS) OVER ({ORDER})) ELSE {gone} END AS leader,
+        CASE WHEN coalesce(is_there, lag(is_there IGNORE NULLS) OVER ({ORDER}), true)
+          THEN coalesce(in_sync, lag(in_sync IGNORE NULLS) OVER ({ORDER})) ELSE 0 END AS in_sync
       FROM (
         SELECT {PARTITION}, place, controller, t_ms, {IS_THERE} AS is_there,
           CASE WHEN is_partition_state THEN to_state END AS state,

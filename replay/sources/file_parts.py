@@ -21,12 +21,12 @@ from klamm.cluster.errors import EnvironmentProblem
 from klamm.replay.engines import Engine
 from klamm.replay.event_schema import REST_UNREAD, DamagedLine
 from klamm.replay.locations import location
+from klamm.zk.snapshot_file import GZIP_MAGIC
 
 PART_BYTES: Final = 64 << 20
 _LEAST_PART_BYTES: Final = 4 << 20
 _LEAST_ROUNDS: Final = 2
 BLOCK_BYTES: Final = 4 << 20
-GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _NEWLINE: Final = b"\n"
 _INPUT_BYTES: Final = 64 << 10

@@ -63,7 +63,7 @@ _COLUMN_OF: Final = {
 }
 _NEVER_NULL: Final = ("v", "run_id", "t_ms", "seq", "controller", "epoch", "kind")
 _TEXT_BYTES: Final = 4 * TEXT_CHARACTERS
-_NONE_IS_ZERO: Final = ("since_ms", "key_seq")
+NONE_IS_ZERO: Final = ("since_ms", "key_seq")
 _KINDS: Final = tuple(str(kind) for kind in Kind)
 _KIND_SET: Final = pa.array(_KINDS)
 
@@ -208,7 +208,7 @@ def _events(rows: pa.Table, file: str, lines: pa.Array) -> pa.RecordBatch:
         known[name] = pc.fill_null(rows[name], -1)
     for name in ("event_id", "cause_id"):
         known[name] = pc.fill_null(rows[name], 0)
-    for name in _NONE_IS_ZERO:
+    for name in NONE_IS_ZERO:
         known[name] = pc.if_else(pc.equal(rows[name], 0), None, rows[name])
     return event_batch(rows.num_rows, {**columns, **known})
 

@@ -68,9 +68,9 @@ from klamm.zk.znodes import ConfigEntityZNode, MalformedZNode, ReassignPartition
 from klamm.zk.znodes.json_values import UnparsableJson
 
 LINEARIZABLE: Final = "admin operations are linearizable"
-_TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
+TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
 _CONFIG: Final = re.compile(r"/config/topics/([^/]+)")
-_DELETION: Final = re.compile(r"/admin/delete_topics/([^/]+)")
+DELETION_PATH: Final = re.compile(r"/admin/delete_topics/([^/]+)")
 _INDEFINITE: Final = (
     Errors.REQUEST_TIMED_OUT,
     Errors.NOT_CONTROLLER,
@@ -188,7 +188,7 @@ class AdminHistory:
             self._operations.setdefault(topic, []).append(operation)
 
     def _exclude(self, path: str) -> None:
-        for pattern in (_TOPIC, _CONFIG):
+        for pattern in (TOPIC_PATH, _CONFIG):
             if found := pattern.fullmatch(path):
                 self._excluded.add(found[1])
 
@@ -369,12 +369,12 @@ def _effects_of_write(op: WriteOp, code: ResultCode) -> Iterator[_Effect]:
     is_definite, path = code is ResultCode.OK, op.path
     text = f"{type(op).__name__} {path}"
     if isinstance(op, Create | SetData):
-        if found := _TOPIC.fullmatch(path):
+        if found := TOPIC_PATH.fullmatch(path):
             yield found[1], text, _topic_written(found[1], op), is_definite
         elif found := _CONFIG.fullmatch(path):
             configs = frozenset(ConfigEntityZNode.decode(op.data).items())
             yield found[1], text, partial(model.configured, configs=configs), is_definite
-        elif found := _DELETION.fullmatch(path):
+        elif found := DELETION_PATH.fullmatch(path):
             # The controller deletes the topic later, or refuses to.
             yield found[1], text, model.deleted, False
         elif path == ReassignPartitionsZNode.path:

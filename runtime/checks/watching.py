@@ -42,6 +42,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.runtime.actors import Actor
+from klamm.runtime.checks.admin_history import DELETION_PATH, TOPIC_PATH
 from klamm.runtime.checks.invariants import INVARIANTS, Check, InvariantViolated
 from klamm.runtime.checks.observations import (
     NO_NODE,
@@ -75,8 +76,6 @@ from klamm.zk.znodes.configs import ConfigEntityZNode
 from klamm.zk.znodes.json_values import MalformedZNode
 
 STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
-_TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
-_DELETION: Final = re.compile(r"/admin/delete_topics/([^/]+)")
 _ID: Final = re.compile(r"/brokers/ids/([0-9]+)")
 _CONFIG: Final = re.compile(r"/config/(brokers|topics)/([^/]+)")
 _ASKED: Final = (
@@ -206,7 +205,7 @@ class Watcher:
             written = StateWritten(tp, history.states.get(tp), after, writer)
             self._check(written)
             history.on_state(written)
-        elif found := _TOPIC.fullmatch(path):
+        elif found := TOPIC_PATH.fullmatch(path):
             topic = found[1]
             after_topic = None if node is None else decode_topic(node.data)
             changed = TopicWritten(topic, history.topics.get(topic), after_topic, writer)
@@ -214,7 +213,7 @@ class Watcher:
             history.on_topic(changed)
             if node is None:
                 self._checker.forget(topic)
-        elif found := _DELETION.fullmatch(path):
+        elif found := DELETION_PATH.fullmatch(path):
             (history.deleting.discard if node is None else history.deleting.add)(found[1])
         elif found := _ID.fullmatch(path):
             history.on_registration(int(found[1]), None if node is None else node.czxid)

@@ -22,7 +22,6 @@ from klamm.admin.reassignments.command import run_reassign_command
 from klamm.admin.tool_output import KafkaTool
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.command import run_topic_command
-from klamm.brokers.topic_metadata import NO_CONTROLLER_ID
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.errors import RequestTimedOut, UsageError
@@ -35,6 +34,7 @@ from klamm.cluster.requests import (
     TopicResponse,
 )
 from klamm.cluster.types import (
+    NO_CONTROLLER,
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -225,7 +225,7 @@ class DriverChannel:
         controller_id = zk.get_controller_id()
         return MetadataResponse(
             tuple(registered.broker for registered in brokers.values()),
-            NO_CONTROLLER_ID if controller_id is None else controller_id,
+            NO_CONTROLLER if controller_id is None else controller_id,
             tuple(_metadata(topic, found.get(topic), states.values, brokers) for topic in topics),
         )
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from klamm.brokers.broker import KafkaServer
 from klamm.cluster.errors import KlammError
+from klamm.cluster.types import NO_CONTROLLER
 from klamm.controller import controller_election
 from klamm.controller.event_handlers import HANDLERS
 from klamm.controller.event_manager import EventManager
@@ -123,7 +124,7 @@ def _a_foreign_controller_znode_is_not_watched(_: _OfController) -> _OfControlle
     def read_controller_id(controller: KafkaController) -> None:
         found = controller.zk.get_data_and_stat(ControllerZNode.path)
         broker_id = None if found is None else ControllerZNode.decode(found[0])
-        none = controller_election.NO_CONTROLLER
+        none = NO_CONTROLLER
         controller.active_controller_id = none if broker_id is None else broker_id
 
     return read_controller_id

@@ -15,8 +15,13 @@ from klamm.cluster.requests import (
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
 )
-from klamm.cluster.types import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.controller.controller_election import NO_CONTROLLER
+from klamm.cluster.types import (
+    NO_CONTROLLER,
+    NO_LEADER,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from klamm.controller.events import AutoPreferredReplicaLeaderElection
 from klamm.controller.watches import Watches
 from klamm.statemachines.replica_state import ReplicaState

@@ -8,8 +8,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse
-from klamm.cluster.types import LeaderAndIsr
-from klamm.controller.controller_election import NO_CONTROLLER
+from klamm.cluster.types import NO_CONTROLLER, LeaderAndIsr
 from klamm.controller.events import Expire
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
