@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.topic_metadata import error_of_missing
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
-from klamm.cluster.errors import InvalidTopic
 from klamm.cluster.requests import (
     Address,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from klamm.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_topic_name
+from klamm.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +84,9 @@ class TopicCreation:
         return errors
 
     def _error_of(self, topic: str) -> Errors:
-        try:
-            validate_topic_name(topic)
-        except InvalidTopic:
-            return Errors.INVALID_TOPIC_EXCEPTION
+        error = error_of_missing(topic)
+        if error is Errors.INVALID_TOPIC_EXCEPTION:
+            return error
         failure = self._failed.pop(topic, None)
         if failure is not None:
             return failure

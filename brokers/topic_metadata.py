@@ -47,12 +47,13 @@ def _topic_metadata(
 ) -> TopicMetadata:
     states = cache.states_of(topic)
     if not states:
-        return TopicMetadata(missing.get(topic) or _error_of_missing(topic), topic)
+        return TopicMetadata(missing.get(topic) or error_of_missing(topic), topic)
     partitions = tuple(_partition_metadata(cache, state) for state in states)
     return TopicMetadata(Errors.NONE, topic, cache.topic_id(topic), partitions)
 
 
-def _error_of_missing(topic: str) -> Errors:
+def error_of_missing(topic: str) -> Errors:
+    """Return the error for a topic without metadata."""
     try:
         validate_topic_name(topic)
     except InvalidTopic:

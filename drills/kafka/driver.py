@@ -86,11 +86,6 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
             self._rows += (msgspec.json.decode(line, type=JournalRow) for line in lines)
         return self._rows
 
-    def kill_all(self) -> None:
-        """Kill all brokers."""
-        for broker_id in list(self.cluster.nodes):
-            self.cluster.kill(broker_id)
-
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds; return False ALLOWANCE_MS after the timeout."""
         return super().run_until(condition, timeout_ms + ALLOWANCE_MS)

@@ -42,9 +42,8 @@ class RealDriver(LiveDriver[RealCluster]):
         """Stop the cluster like a killed process: sessions expire and in-memory logs are lost.
 
         It is replaced by a new cluster in which no broker is running yet."""
+        super().kill_all()
         old = self.cluster
-        for broker_id in list(old.nodes):
-            old.kill(broker_id)
         old.close()
         self._incarnation += 1
         spec = replace(old.spec, seed=hash((old.spec.seed, self._incarnation)))
