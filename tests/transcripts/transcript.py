@@ -4,7 +4,7 @@ A file has comments, then blocks: a command, ``----``, its output, an empty line
 is the ``cluster`` of a drill, each further one a step of a drill (docs/drills.md). Further words:
 in the first, ``quirks: NAME ..``, and ``shown``, without which its output is left out; in others,
 ``crash_after: TEXT``: a controller's machine crashes right after the first line with TEXT that it
-writes to ZooKeeper.
+writes to ZooKeeper or its log, or before its next line if it is a journal row.
 """
 
 from __future__ import annotations
@@ -130,10 +130,12 @@ class _Told:
         self._lines: list[str] = []
         self._requests: dict[int, list[str]] = defaultdict(list)
         self._rows_told = 0
+        self._doomed: int | None = None
 
     def listen(self, world: SimulatedWorld) -> None:
         """Hear of everything that happens in a world."""
         self._world = world
+        world.server.before_op = self._before_operation
         world.server.after_op = self._on_operation
         world.transport.add_tap(self._on_message)
 
@@ -144,9 +146,12 @@ class _Told:
     def write(self, text: str) -> None:
         """Take lines of a log. Those below INFO are not written."""
         self._tell_rows()
+        lines = []
         for line in text.splitlines():
             found = _LOG_LINE.fullmatch(line)
-            self._lines.append("  log " + (line if found is None else f"{found[1]} {found[2]}"))
+            lines.append("  log " + (line if found is None else f"{found[1]} {found[2]}"))
+        self._tell(lines)
+        self._crash()
 
     def not_met(self, runner: ScenarioRunner, step: Step) -> None:
         """Do a step, and tell what of it was not met."""
@@ -168,8 +173,29 @@ class _Told:
 
     def _tell_rows(self) -> None:
         rows = self._world.journal.rows
-        self._lines += map(_row_line, rows[self._rows_told :])
-        self._rows_told = len(rows)
+        begin, self._rows_told = self._rows_told, len(rows)
+        for row in rows[begin:]:
+            self._tell([_row_line(row)], row.controller)
+
+    def _tell(self, new: list[str], controller_id: int | None = None) -> None:
+        """Take lines of a controller, which is the actor that is running if no id is given."""
+        self._lines += new
+        if self.crash_after is not None and any(self.crash_after in line for line in new):
+            actor = self._world.scheduler.current
+            self._doomed = actor.id if controller_id is None and actor else controller_id
+            self.crash_after = None
+
+    def _crash(self) -> None:
+        """Let the controller crash that wrote the line, once it runs."""
+        actor = self._world.scheduler.current
+        if actor is not None and (actor.role, actor.id) == ("controller", self._doomed):
+            self._doomed = None
+            self._lines.append(f"the machine of {actor.id} crashes")
+            raise Crashed
+
+    def _before_operation(self, *_: object) -> None:
+        self._tell_rows()
+        self._crash()
 
     def _on_operation(
         self, _: int, op: ReadOp | Transaction, result: ReadResult | TxnResult
@@ -179,13 +205,10 @@ class _Told:
             return
         assert isinstance(op, list | tuple)
         self._tell_rows()
-        lines = [line for one in op if (line := _write_line(one)) is not None]
         code = "" if result.code is ResultCode.OK else f" ({result.code.name})"
-        self._lines += [f"  {line}{code}" for line in lines]
-        if self.crash_after is not None and any(self.crash_after in line for line in lines):
-            self.crash_after = None
-            self._lines.append(f"the machine of {actor.id} crashes")
-            raise Crashed
+        lines = (line for one in op if (line := _write_line(one)) is not None)
+        self._tell([f"  {line}{code}" for line in lines])
+        self._crash()
 
     def _on_message(self, message: Message) -> None:
         line = _request_line(message)
