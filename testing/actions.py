@@ -5,6 +5,7 @@ The generated sections come from the tables of the drill language (`make docs` r
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypedDict
@@ -28,9 +29,16 @@ def _by_name(
     A keyword of Python such as `from` is the argument `from_` of the method.
     """
 
+    signature = inspect.signature(method)
+    taken = ", ".join(name for name in signature.parameters if name != "self")
+
     @wraps(method)
     def execute(self: Actions, /, *args: P.args, **arguments: P.kwargs) -> None:
-        method(self, *args, **arguments)  # Raises TypeError if these are not its arguments.
+        try:
+            signature.bind(self, *args, **arguments)
+        except TypeError as error:
+            text = f"{method.__name__}: {error}; its arguments, by name: {taken}"
+            raise TypeError(text) from None
         words: dict[str, Any] = {name.rstrip("_"): value for name, value in arguments.items()}
         self.act(method.__name__, **words)
 

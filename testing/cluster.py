@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
 
 from klamm.admin.command_result import CommandResult
 from klamm.brokers.logs.records import Record
+from klamm.cluster.counting import are, brokers_text
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.cluster.quirks import parse_quirks
@@ -45,8 +46,15 @@ from klamm.zk.znodes import TopicZNode
 __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
 WITHIN: Final = "30s"
+_WITHIN_MS: Final = 30_000
 _NAME: Final = "cluster"
 _NOT_IN_DRILLS: Final = ("seed", "quirks", "data_dir")
+_ELSEWHERE: Final = {
+    "topics": "create topics with create_topic, inside the with statement",
+    "zookeeper": "use klamm.LocalCluster",
+    "zookeeper_servers": "use klamm.LocalCluster",
+}
+"""Hints for options that only drills or other clusters have."""
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -88,6 +96,8 @@ class ScriptedCluster(Actions):
     """
 
     IS_REAL: ClassVar[bool]
+    OWN_OPTIONS: ClassVar[tuple[str, ...]] = ()
+    """Options that only this kind of cluster has."""
     _zookeeper: str | None = None
     _zookeeper_servers: int | None = None
 
@@ -105,6 +115,7 @@ class ScriptedCluster(Actions):
             "steps": ["heal_all"],
         }
         with self._errors(_NAME):
+            _check_names(options, ("brokers", *ClusterOptions.__annotations__, *self.OWN_OPTIONS))
             self._data_dir = _path("data_dir", options.get("data_dir"))
             quirks = parse_quirks(options.get("quirks", ()))
             self._drill = parse_drill(_drill_text(drill), _NAME)
@@ -137,6 +148,8 @@ class ScriptedCluster(Actions):
             with temporary_folder("klamm-") as folder:
                 yield folder
             return
+        if not self._data_dir.exists():
+            raise UsageError(f"data_dir {self._data_dir} does not exist")
         if not self._data_dir.is_dir() or any(self._data_dir.iterdir()):
             raise UsageError(f"data_dir {self._data_dir} is not an empty directory")
         yield self._data_dir
@@ -212,15 +225,32 @@ class ScriptedCluster(Actions):
             factor = 1 if replication_factor is None else replication_factor
             command += ["--partitions", str(count), "--replication-factor", str(factor)]
         else:
+            with self._errors("create_topic"):
+                reader = self._reader("create_topic")
+                for item in reader.items(reader.compose(_drill_text(replicas)), "replicas"):
+                    reader.brokers(item)
             command += ["--replica-assignment", assignment_text(replicas)]
         for name, value in (config or {}).items():
             command += ["--config", f"{name}={value}"]
         self._step("create_topic", {"run": command})
         names = [f"{topic}-{n}" for n in range(len(replicas or range(count)))]
-        driver, runner, *_ = self._running
-        self.until(lambda: all(runner.view.state(tp).get("leader", -1) >= 0 for tp in names))
         with self._errors("create_topic"):
-            driver.quiesce()
+            self._await_leaders(names)
+
+    def _await_leaders(self, partitions: Sequence[str]) -> None:
+        driver, view = self._running.driver, self._running.runner.view
+
+        def leaderless() -> list[str]:
+            return [tp for tp in partitions if view.state(tp).get("leader", -1) < 0]
+
+        if not driver.run_until(lambda: not leaderless(), _WITHIN_MS):
+            tp, *_ = leaderless()
+            registered = view.children("/brokers/ids")
+            gone = [id_ for id_ in view.replicas(tp) or () if str(id_) not in registered]
+            why = f": {brokers_text(gone)} {are(gone)} not registered" if gone else ""
+            text = f"the topic was created, but {tp} has no leader after {WITHIN}{why}"
+            raise KlammError(text, definite=False)
+        driver.quiesce()
 
     def send(
         self,
@@ -344,9 +374,13 @@ class ScriptedCluster(Actions):
             return self._run(self._compiled(name, fields))
 
     def _compiled(self, name: str, fields: Mapping[str, object]) -> Step:
-        reader = DrillReader(name)
-        reader.cluster = self._drill.cluster
+        reader = self._reader(name)
         return StepCompiler(reader, is_tolerant=False).step(reader.compose(_drill_text(fields)))
+
+    def _reader(self, call: str) -> DrillReader:
+        reader = DrillReader(call)
+        reader.cluster = self._drill.cluster
+        return reader
 
     def _partition(self, call: str, name: str) -> TopicPartition:
         reader = DrillReader(call)
@@ -383,6 +417,7 @@ class LocalCluster(ScriptedCluster):
     """
 
     IS_REAL = True
+    OWN_OPTIONS = ("zookeeper", "zookeeper_servers")
 
     def __init__(
         self,
@@ -412,6 +447,13 @@ def _drill_text(value: object) -> str:
         return json.dumps(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"a value that drills cannot contain: {error}") from error
+
+
+def _check_names(options: Iterable[str], known: Sequence[str]) -> None:
+    for name in options:
+        if name not in known:
+            hint = _ELSEWHERE.get(name) or suggestion(name, known)
+            raise UsageError(f"unknown option '{name}'", hint=hint)
 
 
 def _check_function(condition: object) -> None:

@@ -36,6 +36,8 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     options = f"seed={seed}" + (f", quirks={list(quirks)}" if quirks else "")
     replay = f"klamm.run_drill(DRILL, {options})"
     try:
+        if not isinstance(text, str):
+            raise UsageError(f"the drill must be text (str), not {type(text).__name__}")
         drill = parse_drill(text, _NAME)
         check_simulated(drill, "run it with klamm drill run --real")
         driver = SimulatedDriver(drill.simulated_world(parse_quirks(quirks), seed))

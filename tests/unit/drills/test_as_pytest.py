@@ -63,6 +63,8 @@ def test_pytest_runs_the_file(tmp_path: Path) -> None:
 def test_an_invalid_drill_is_refused() -> None:
     with pytest.raises(klamm.ClusterError, match="drill:5:11: the cluster has no broker 5"):
         klamm.run_drill(DRILL.replace("kill: 0", "kill: 5"))
+    with pytest.raises(klamm.ClusterError, match=r"must be text \(str\), not bytes"):
+        klamm.run_drill(DRILL.encode())  # type: ignore[arg-type]
     with pytest.raises(klamm.ClusterError, match="unknown quirk"):
         klamm.run_drill(DRILL, quirks=["KAFKA-1"])
     with pytest.raises(klamm.ClusterError, match="real ZooKeeper servers"):
