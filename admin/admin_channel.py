@@ -118,13 +118,15 @@ class AdminChannel(Protocol):
 def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOut:
     """Return the error that Kafka's Admin client raises for a call that timed out.
 
-    It is definite, for a call that only reads, or that timed out before it sent its request.
+    It is definite and retriable, for a call that only reads, or that timed out before it sent its
+    request.
     """
     return RequestTimedOut(
         f"Call(callName={call}, deadlineMs={now_ms - 1}, tries=1, nextAllowedTryMs="
         f"{now_ms + RETRY_BACKOFF_MS}) timed out at {now_ms} after 1 attempt(s)",
         hint=hint,
         definite=True,
+        retriable=True,
     )
 
 

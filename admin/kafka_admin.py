@@ -367,11 +367,12 @@ class KafkaAdmin:
 
         With ``validate_only``, nothing is changed. Brokers that are down are changed last, because
         the call waits for them. If a change fails, the other changes are still attempted, and then
-        the first AdminError is raised. Returns all config overrides of these topics and brokers
-        after the changes.
+        the first AdminError is raised, which is definite only if no change was made. Returns all
+        config overrides of these topics and brokers after the changes.
         """
         changes = [(checked_resource(entity), wanted) for entity, wanted in entities.items()]
         failed: list[AdminError] = []
+        has_changed = False
         for entity, wanted in sorted(changes, key=lambda change: self._is_down(change[0])):
             try:
                 if self._is_down(entity):
@@ -383,9 +384,11 @@ class KafkaAdmin:
                     self._topic_exists,
                     validate_only=validate_only,
                 )
+                has_changed = not validate_only
             except AdminError as error:
                 failed.append(error)
         if failed:
+            failed[0].definite &= not has_changed
             raise failed[0]
         return self.overrides(list(entities))
 

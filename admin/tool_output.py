@@ -28,10 +28,14 @@ ZOOKEEPER_WARNING: Final = (
 
 
 class ToolOutput:
-    """Standard output of one run of a tool, and the contents of its JSON report."""
+    """Standard output of one run of a tool, and the contents of its JSON report.
+
+    ``has_changed``: the tool has changed the cluster, so that no later error of it is definite.
+    """
 
     def __init__(self, **report: Any) -> None:
         self._pieces: list[str] = []
+        self.has_changed = False
         self.report = report
 
     @property
@@ -59,6 +63,7 @@ class ToolOutput:
     def failed(self, error: KlammError, stderr: str, hint: str | None = None) -> CommandResult:
         """Return the result of a run that ended with ``error``."""
         report = report_of(self.report, error, error.exit_code)
+        report["error"]["definite"] &= not self.has_changed
         return CommandResult(self.text, stderr, _FAILED, report, hint)
 
     def ended_by_arguments(self, error: KlammError, usage: str) -> CommandResult:

@@ -99,6 +99,7 @@ def _show_elected(
         for tp in sorted(failed)
     ]
     if succeeded:
+        output.has_changed = True
         output.println(f"{texts.succeeded} {names}")
     if noop:
         # Kafka prints the partitions that succeeded instead; klamm reproduces this bug.

@@ -102,7 +102,7 @@ class ClusterReassignment(ReassignmentTool):
         if log_dir_bytes_per_s >= 0:
             moving = sorted({replica.broker_id for replica in log_dirs})
             self._throttles.set_log_dir(moving, log_dir_bytes_per_s)
-        failures = self._admin.alter_partition_reassignments(dict(proposed), REQUEST_TIMEOUT_MS)
+        failures = self._alter(proposed)
         if failures:
             raise TerseFailure(f"Error reassigning partition(s):\n{_failed(failures)}")
         self._show_started(proposed)
@@ -120,9 +120,7 @@ class ClusterReassignment(ReassignmentTool):
         found = self._admin.list_partition_reassignments(asked)
         active = sorted(tp for tp, assignment in found.items() if assignment.is_being_reassigned)
         if active:
-            failures = self._admin.alter_partition_reassignments(
-                dict.fromkeys(active), REQUEST_TIMEOUT_MS
-            )
+            failures = self._alter(dict.fromkeys(active))
             if failures:
                 raise TerseFailure(
                     f"Error cancelling partition reassignment{plural(len(failures))} for:\n"
@@ -145,6 +143,13 @@ class ClusterReassignment(ReassignmentTool):
         else:
             self._output.println("None of the specified partition moves are active.")
         self._end(targets, is_over=not command.preserve_throttles)
+
+    def _alter(
+        self, targets: Mapping[TopicPartition, Replicas | None]
+    ) -> Mapping[TopicPartition, ApiError]:
+        failures = self._admin.alter_partition_reassignments(dict(targets), REQUEST_TIMEOUT_MS)
+        self._output.has_changed |= len(failures) < len(targets)
+        return failures
 
     def list(self, command: ReassignOptions) -> None:
         """Print all running reassignments."""

@@ -80,6 +80,7 @@ class LogDirMoves:
         self, targets: Mapping[TopicPartitionReplica, str]
     ) -> Collection[TopicPartitionReplica]:
         failures = self._admin.alter_replica_log_dirs(targets)
+        self._output.has_changed |= len(failures) < len(targets)
         for replica, failure in failures.items():
             if failure.error is not Errors.REPLICA_NOT_AVAILABLE:
                 raise AdminCommandFailed(

@@ -92,8 +92,8 @@ class Throttles:
             for broker in immutable_order(calculate_reassigning_brokers(moves), int_hash)
         }
         self._save([*topics, *brokers])
-        self._configs.incremental_alter_configs(topics)
-        self._configs.incremental_alter_configs(brokers)
+        self._alter(topics)
+        self._alter(brokers)
         self._output.println(f"The inter-broker throttle limit was set to {bytes_per_s} B/s")
 
     def set_log_dir(self, brokers: Iterable[int], bytes_per_s: int) -> None:
@@ -103,7 +103,7 @@ class Throttles:
             for broker in brokers
         }
         self._save(changes)
-        self._configs.incremental_alter_configs(changes)
+        self._alter(changes)
         self._output.println(f"The replica-alter-dir throttle limit was set to {bytes_per_s} B/s")
 
     def clear(self, brokers: Collection[int], topics: Collection[str]) -> None:
@@ -161,6 +161,10 @@ class Throttles:
         self._output.report["restored"] = msgspec.to_builtins(saved)
         file.unlink()
 
+    def _alter(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
+        self._configs.incremental_alter_configs(changes)
+        self._output.has_changed |= bool(changes)
+
     def _replace(
         self, doing: str, entity_type: str, entities: Mapping[str, Mapping[str, str]]
     ) -> None:
@@ -169,7 +173,7 @@ class Throttles:
         self._output.println(
             f"{doing} {kind}-level throttles on {kind}{plural(len(entities))} {joined(entities)}"
         )
-        self._configs.incremental_alter_configs(
+        self._alter(
             {
                 ConfigResource(entity_type, name): {
                     config: configs.get(config) for config in _NAMES[entity_type]

@@ -117,7 +117,7 @@ class ClusterTopics:
             topic: NewPartitions(total, _added(arguments, len(found[topic].partitions)))
             for topic in topics
         }
-        _raise_first(topics, self._admin.create_partitions(wanted, REQUEST_TIMEOUT_MS))
+        _raise_first(topics, self._admin.create_partitions(wanted, REQUEST_TIMEOUT_MS), output)
         output.report["topics"] += [{"topic": topic, "partition_count": total} for topic in topics]
 
     def delete(self, command: TopicCommandOptions, output: ToolOutput) -> None:
@@ -125,7 +125,7 @@ class ClusterTopics:
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
         if topics:
-            _raise_first(topics, self._admin.delete_topics(topics, REQUEST_TIMEOUT_MS))
+            _raise_first(topics, self._admin.delete_topics(topics, REQUEST_TIMEOUT_MS), output)
         output.report["topics"] += [{"topic": topic, "newly_marked": True} for topic in topics]
 
 
@@ -135,7 +135,10 @@ def _added(arguments: TopicArguments, existing_count: int) -> tuple[tuple[int, .
     return tuple(arguments.assignment.values())[existing_count:]
 
 
-def _raise_first(topics: Sequence[str], failures: Mapping[str, ApiError]) -> None:
+def _raise_first(
+    topics: Sequence[str], failures: Mapping[str, ApiError], output: ToolOutput
+) -> None:
+    output.has_changed |= len(failures) < len(topics)
     for topic in topics:
         if topic in failures:
             raise admin_error(failures[topic])

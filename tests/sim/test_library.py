@@ -206,6 +206,7 @@ def test_an_error_is_one_exception_with_the_replay_line(
         cluster.create_topic("t", replicas=[[0, 1, 2]])
         with pytest.raises(klamm.ClusterError) as raised:
             call(cluster)
+        assert raised.value.definite is ("was created" not in text)
         assert str(raised.value) == text + SEED_7
 
 

@@ -243,6 +243,34 @@ def test_configs_that_are_only_validated_are_not_written(
         admin.incremental_alter_configs(wrong, validate_only=True)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "definite", "retriable"),
+    [
+        ({"2": "5", "9": "5"}, False, True),
+        ({"2": "x", "9": "5"}, True, False),
+        ({"9": "5"}, True, True),
+    ],
+)
+def test_an_error_about_one_entity_is_definite_only_if_no_other_was_changed(
+    admin: KafkaAdmin,
+    channel: PlayedChannel,
+    wanted: Mapping[str, str],
+    definite: bool,
+    retriable: bool,
+) -> None:
+    channel.down = {9}
+    entities = {
+        ConfigResource(BROKERS, name): {"leader.replication.throttled.rate": rate}
+        for name, rate in wanted.items()
+    }
+    with pytest.raises(AdminError) as raised:
+        admin.incremental_alter_configs(entities)
+    assert (raised.value.definite, raised.value.retriable) == (definite, retriable)
+    with pytest.raises(AdminError) as raised:
+        admin.incremental_alter_configs(entities, validate_only=True)
+    assert raised.value.definite
+
+
 def test_topics_are_deleted_within_the_timeout(admin: KafkaAdmin, channel: PlayedChannel) -> None:
     refused = DeletableTopicResult("u", Errors.TOPIC_DELETION_DISABLED)
     channel.answer = DeleteTopicsResponse((DeletableTopicResult("t"), refused))

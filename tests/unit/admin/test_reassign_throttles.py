@@ -13,6 +13,7 @@ from klamm.admin.reassignments.text import CANNOT_EXECUTE
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import RequestTimedOut
 from klamm.cluster.requests import ApiError
+from klamm.cluster.types import TopicPartition
 from tests.unit.admin.test_reassign_command import SERVER, ZOOKEEPER, Tool
 
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -125,6 +126,21 @@ def test_a_move_that_a_broker_refuses_is_not_tried_again(
     result = tool(SERVER, "execute")
     assert "Error: Failed to alter dir for a-0-0\n" in result.stdout
     assert (result.exit_code, result.hint, tool.world.cluster.clock_ms) == (1, hint, 0)
+    assert result.report["error"]["definite"] is False, "the reassignment has been started"
+
+
+@pytest.mark.parametrize("option", ["--throttle", "--replica-alter-log-dirs-throttle", None])
+def test_an_error_after_the_first_change_is_not_definite(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch, option: str | None
+) -> None:
+    refused = {TopicPartition("a", 0): ApiError(Errors.INVALID_REPLICA_ASSIGNMENT)}
+    monkeypatch.setattr(tool.world.cluster, "alter_partition_reassignments", lambda *_: refused)
+    replica = TopicPartitionReplica("a", 0, 0)
+    tool.world.cluster.log_dirs = {replica: ReplicaLogDirs("/x")}
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 3], "log_dirs": ["/y", "any"]})
+    result = tool(SERVER, "execute", *([option, "7"] if option else []))
+    assert result.exit_code == 1
+    assert result.report["error"]["definite"] is (option is None)
 
 
 def test_topics_that_cannot_be_described_are_an_error(
