@@ -70,6 +70,9 @@ def summary_text(row: Row) -> str:
     """Return the change that a row records, without time and cause."""
     kind = row["kind"]
     parts = [] if kind in _STRUCTURE else [kind.replace("_", " ")]
+    if kind == Kind.ISR_REMOVED and not _changed_isr(row):
+        # As in Kafka's log, the row is there although the replica had left the ISR before.
+        parts = ["isr unchanged"]
     parts += [_subject(row), _change(row), _leadership(row)]
     for field in ("detail", "outcome"):
         if row.get(field):
@@ -89,6 +92,11 @@ def change_text(row: Row, names: EventNames) -> str:
     cause = names.cause_of(row)
     why = harmless_line(f"  [{cause}]") if cause else ""
     return f"{controller_text(row):24}  {summary_text(row)}{why}"
+
+
+def _changed_isr(row: Row) -> bool:
+    before = row.get("prev_isr"), row.get("prev_leader")
+    return before[0] is not None and before != (row.get("isr"), row.get("leader"))
 
 
 def _subject(row: Row) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -11,6 +11,9 @@ from klamm.cli.journal import row_line
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.runtime.journal_text import EventNames, controller_text, summary_text
+
+OF_REPLICA: Final = {"topic": "t", "partition": 4, "replica": 1}
+LED: Final = {"leader": 2, "isr": (2, 0)}
 
 
 def row(kind: Kind, **fields: Any) -> dict[str, Any]:
@@ -49,6 +52,18 @@ def row(kind: Kind, **fields: Any) -> dict[str, Any]:
                 to="OnlineReplica",
             ),
             "t-4 on 1 NewReplica -> OnlineReplica",
+        ),
+        (
+            row(Kind.ISR_REMOVED, **OF_REPLICA, **LED, prev_leader=2, prev_isr=(2, 0, 1)),
+            "isr removed t-4 on 1 (leader 2, isr 2,0)",
+        ),
+        (
+            row(Kind.ISR_REMOVED, **OF_REPLICA, **LED, prev_leader=2, prev_isr=(2, 0)),
+            "isr unchanged t-4 on 1 (leader 2, isr 2,0)",
+        ),
+        (
+            row(Kind.ISR_REMOVED, **OF_REPLICA, **LED),
+            "isr unchanged t-4 on 1 (leader 2, isr 2,0)",
         ),
         (row(Kind.BROKER_OFFLINE, replica=1), "broker offline broker 1"),
         (row(Kind.EVENT, event_id=7, detail="TopicChange"), "event #7 TopicChange"),
