@@ -8,17 +8,16 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import Progress, TextColumn
 
 from klamm.cli.options import AsJson, finite, print_result
 from klamm.cli.running import ending_signals_raise
+from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
 from klamm.replay.generate.options import Format, HistoryOptions, kinds_of, parse_planted
@@ -122,16 +121,14 @@ def _progress(events: int) -> Iterator[Callable[[int], None]]:
 
     Yields a callback that takes the number of rows written so far.
     """
-    column = TextColumn("{task.percentage:.0f}% of {task.total:,} rows")
-    # Not Console(stderr=True): while rich replaces sys.stderr, that would write to HarmlessStream.
-    terminal = Console(file=sys.stderr)
-    is_hidden = not terminal.is_terminal
-    with (
-        waiting(f"{events:,} rows to be written") if is_hidden else nullcontext(),
-        Progress(column, console=terminal, transient=True, disable=is_hidden) as bar,
-    ):
-        task = bar.add_task("", total=events)
-        yield lambda rows: bar.update(task, completed=rows)
+    if not sys.stderr.isatty():
+        with waiting(f"{events:,} rows to be written"):
+            yield lambda rows: None
+        return
+    try:
+        yield lambda rows: STATUS_LINE.refresh(lambda: f"{rows / events:.0%} of {events:,} rows")
+    finally:
+        STATUS_LINE.erase()
 
 
 def _lines(truth: Truth) -> Iterator[str]:
