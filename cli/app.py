@@ -63,7 +63,7 @@ _COMMANDS = {
         "consume": Place("Consume a topic."),
     },
     "Failures": {
-        "broker": Place("Kill, start, stop, pause, resume, power off and add brokers."),
+        "broker": Place("Kill, start, stop, pause, power off and add brokers; skew clocks."),
         "controller": Place(
             "Force a controller election; run a controller for Kafka's own brokers."
         ),

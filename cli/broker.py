@@ -15,7 +15,7 @@ from klamm.cli.options import print_lines
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.counting import listed
+from klamm.cluster.counting import brokers_text, listed
 from klamm.runtime.actions import (
     MAX_SKEW_MS,
     FailLogDir,
@@ -31,7 +31,7 @@ from klamm.runtime.actions import (
 SHOWN_PARTITIONS = 10
 
 app = command_group(
-    help="Kill, start, stop, pause, resume and add brokers of a running cluster.",
+    help="Kill, start, stop, pause, power off and add brokers; fail log directories, skew clocks.",
     epilog="""
 \b
 Examples:
@@ -72,7 +72,10 @@ def add(
     """
     with waiting("the new broker to register"):
         answer = client.post("/brokers", {"id": broker_id, "rack": rack})
-    print_lines(rack_warning(answer["id"], client.get("/brokers")["brokers"]), err=True)
+    found = client.get("/brokers")
+    live = {answer["id"], *found["live"]}
+    racks = {one["id"]: one["rack"] for one in found["brokers"] if one["id"] in live}
+    print_lines(rack_warning(answer["id"], racks), err=True)
     return answer, f"broker {answer['id']} is registered"
 
 
@@ -220,25 +223,30 @@ def shutdown_text(shutdown: Mapping[str, Any]) -> str:
     return f"; its controlled shutdown failed: {why}"
 
 
-def rack_warning(added: int, brokers: Sequence[Mapping[str, Any]]) -> list[str]:
+def rack_warning(added: int, racks: Mapping[int, str | None]) -> list[str]:
     """Return a warning and a hint if only some brokers have a rack, otherwise an empty list.
 
-    ``added``: the id of the broker that was just added.
+    The hint is to stop the smaller group. ``added``: the id of the broker that was just added.
     """
-    racks = {broker["id"]: broker["rack"] for broker in brokers}
-    has_rack = racks.pop(added) is not None
-    others = [id_ for id_, rack in sorted(racks.items()) if (rack is not None) is not has_rack]
-    if not others:
+    having = [id_ for id_, rack in sorted(racks.items()) if rack is not None]
+    lacking = sorted(racks.keys() - {*having})
+    fewer, others = sorted((having, lacking), key=lambda ids: (len(ids), added not in ids))
+    if not fewer:
         return []
-    shown = ", ".join(map(str, others[:SHOWN_PARTITIONS]))
-    more = " and others" if len(others) > SHOWN_PARTITIONS else ""
-    mine, theirs, option = ("a", "none", "without") if has_rack else ("no", "one", "with")
+    mine, theirs, option = ("a", "none", "without") if fewer is having else ("no", "one", "with")
+    stops = listed([f"klamm broker stop {id_}" for id_ in fewer], SHOWN_PARTITIONS)
     return [
-        f"warning: broker {added} has {mine} rack, but brokers {shown}{more} have {theirs}: until "
+        f"warning: {_have(fewer)} {mine} rack, but {_have(others)} {theirs}: until "
         "all or none of the running brokers have a rack, topics can only be created with "
         "--replica-assignment",
-        f"hint: klamm broker stop {added}, then add another broker {option} --rack",
+        f"hint: {stops}, then add another broker {option} --rack",
     ]
+
+
+def _have(ids: Sequence[int]) -> str:
+    more = " and others" if len(ids) > SHOWN_PARTITIONS else ""
+    verb = "has" if len(ids) == 1 else "have"
+    return f"{brokers_text(ids[:SHOWN_PARTITIONS], ', ')}{more} {verb}"
 
 
 def _session_end(killed: Mapping[str, Any]) -> str:

@@ -239,12 +239,21 @@ def test_a_paused_target_holds_a_reassignment_for_all_to_see(tmp_path: Path) -> 
         wait_until(lambda: done in up.ok("reassign-partitions", *server, *file, "--verify"), 30)
 
 
-def test_a_warning_says_that_only_some_brokers_have_a_rack() -> None:
-    brokers = [{"id": id_, "rack": rack} for id_, rack in enumerate(["a", "b", None])]
-    warning, hint = rack_warning(2, brokers)
-    assert warning.startswith("warning: broker 2 has no rack, but brokers 0, 1 have one: ")
-    assert hint == "hint: klamm broker stop 2, then add another broker with --rack"
-    assert rack_warning(1, brokers[:2]) == []
-    assert rack_warning(0, [{"id": 0, "rack": "a"}, brokers[2]])[0].startswith(
-        "warning: broker 0 has a rack, but brokers 2 have none: "
-    )
+@pytest.mark.parametrize(
+    ("racks", "added", "said", "advice"),
+    [
+        (["a", "b", None], 2, "broker 2 has no rack, but brokers 0, 1 have one", "stop 2, with"),
+        (["a", "b", None, "a"], 3, "broker 2 has no rack, but brokers 0, 1, 3 ", "stop 2, with"),
+        (["a", None], 0, "broker 0 has a rack, but broker 1 has none", "stop 0, without"),
+        (["a", None], 1, "broker 1 has no rack, but broker 0 has one", "stop 1, with"),
+        (["a", "b"], 1, "", ""),
+    ],
+)
+def test_a_warning_says_that_only_some_brokers_have_a_rack(
+    racks: list[str | None], added: int, said: str, advice: str
+) -> None:
+    lines = rack_warning(added, dict(enumerate(racks)))
+    stop, _, option = advice.partition(", ")
+    expected = f"hint: klamm broker {stop}, then add another broker {option} --rack"
+    assert [line.startswith(f"warning: {said}") for line in lines] == [True, False] * bool(said)
+    assert lines[1:] == [expected] * bool(said)

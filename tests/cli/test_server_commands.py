@@ -187,9 +187,9 @@ def test_one_request_and_its_answer(
             "hint: klamm broker stop 7, then add another broker with --rack\n",
         ),
         (
-            {0: None, 1: "b"},
+            {0: None, 2: "b"},
             "a",
-            "warning: broker 7 has a rack, but brokers 0 have none: until all or none of the "
+            "warning: broker 7 has a rack, but broker 0 has none: until all or none of the "
             "running brokers have a rack, topics can only be created with --replica-assignment\n"
             "hint: klamm broker stop 7, then add another broker without --rack\n",
         ),
@@ -206,7 +206,7 @@ def test_a_broker_is_added(
     ]
     script = {
         "POST /brokers": {**started(), "id": 7, "rack": added_rack},
-        "GET /brokers": {"brokers": brokers, "live": [0, 1]},
+        "GET /brokers": {"brokers": brokers, "live": [0, 1, 7]},
     }
     rack = [] if added_rack is None else ["--rack", added_rack]
     with scripted_api(script) as api:
