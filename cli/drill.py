@@ -206,7 +206,7 @@ def run(
         with waiting(f"ZooKeeper at {zookeeper}" if zookeeper else "ZooKeeper to start"):
             worlds = stack.enter_context(opened)
         runs = _Runs(worlds, parsed, seed or 0, page, quiet=json)
-        outcomes = [runs.run(drill, word) for drill, word in zip(found, words, strict=True)]
+        outcomes = runs.run_all(found, words)
         is_same = not twice or runs.repeat(words, folder)
     code = int(worst(outcomes)) if is_same else NOT_DETERMINISTIC
     if junit is not None:
@@ -368,6 +368,19 @@ class _Runs:
         self._quiet = quiet
         self.reports: list[dict[str, Any]] = []
         self.durations_s: list[float] = []
+
+    def run_all(self, drills: Sequence[Drill | Recording], words: Sequence[str]) -> list[Outcome]:
+        """Run drills, and return their outcomes. If interrupted, say how those so far ended."""
+        outcomes: list[Outcome] = []
+        try:
+            for drill, word in zip(drills, words, strict=True):
+                outcomes.append(self.run(drill, word))
+        except KeyboardInterrupt:
+            passed, ended, count = outcomes.count(Outcome.PASSED), len(outcomes), len(drills)
+            if count > 1:
+                self._say(f"{passed} of {ended} drills passed; {count - ended} not completed")
+            raise
+        return outcomes
 
     def run(self, drill: Drill | Recording, word: str) -> Outcome:
         """Run a drill or a recording and return its outcome."""

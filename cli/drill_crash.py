@@ -84,9 +84,10 @@ def crash(
             with nullcontext() if report.is_live else waiting(what):
                 for result in crashing.crash_everywhere(plan, undisturbed, chosen, count):
                     report.add(result)
-        finally:
-            STATUS_LINE.erase()
-    print_result(json, report.values(), report.table())
+        except KeyboardInterrupt:
+            report.print()
+            raise
+    report.print()
     raise typer.Exit(int(report.outcome))
 
 
@@ -144,6 +145,11 @@ class _Report:
         if self.is_live:
             total = counted(self._total, "point")
             STATUS_LINE.refresh(lambda: f"{len(self._outcomes):,} of {total}: {self._sum()}")
+
+    def print(self) -> None:
+        """Print the counts so far, as JSON or as a table."""
+        STATUS_LINE.erase()
+        print_result(self._quiet, self.values(), self.table())
 
     def table(self) -> Iterator[str]:
         """Return the counts by event and crash as lines of text."""

@@ -15,7 +15,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, print_json, print_lines
+from klamm.cli.options import (
+    AsJson,
+    Jobs,
+    QuirkNames,
+    comma_separated,
+    print_json,
+    print_lines,
+    print_result,
+)
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -118,8 +126,8 @@ def _explore(
                     STATUS_LINE.refresh(partial(_summary, progress, time.monotonic() - began_s))
     except KeyboardInterrupt:
         STATUS_LINE.erase()
-        if not quiet:
-            typer.echo(_summary(progress, time.monotonic() - began_s))
+        seconds = time.monotonic() - began_s
+        print_result(quiet, _values(scope, progress, seconds), [_summary(progress, seconds)])
         raise
     finally:
         STATUS_LINE.erase()

@@ -5,14 +5,13 @@ Only parses options and prints; drills/hunting.py generates, runs, judges and sh
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -50,6 +49,8 @@ Exit codes: 0 every drill passed, 1 a file cannot be written, 2 an option is inv
 invariant was violated, 11 a cluster did not recover or a run did not end in time, 12 inconclusive.
 """
 _SEEDS: Final = re.compile(r"([0-9]{1,12})(?:\.\.([0-9]{1,12}))?")
+_ALL_SEEDS: Final = range(10**12)
+_DRILL_FILE: Final = re.compile(r"hunt-([0-9]+)(?:-shrunk)?\.yaml")
 _DEFAULT_MINUTES: Final = 1.0
 _MEMORY_MB: Final = 512
 _LINE_INTERVAL_S: Final = 60.0
@@ -107,6 +108,9 @@ def hunt(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory for the files of failing drills.")
     ] = Path("hunt"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier hunt.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Run randomly generated drills, and check every invariant after every event.
@@ -123,7 +127,7 @@ def hunt(
     seconds = None if minutes is None else minutes * 60
     run_all = _run_all(jobs, spark, memory_mb)
     report = _Report(out, faults, reproduced, quiet=json)
-    report.check_out()
+    report.check_out(() if overwrite else chosen)
     print_no_warnings()
     with ending_signals_raise():
         try:
@@ -148,9 +152,9 @@ def _run_all(jobs: int | None, master: str | None, memory_mb: int) -> RunAll:
     return partial(run_on_executors, master=master, memory_mb=memory_mb)
 
 
-def _seeds(text: str | None) -> Iterable[int]:
+def _seeds(text: str | None) -> range:
     if text is None:
-        return itertools.count()
+        return _ALL_SEEDS
     found = _SEEDS.fullmatch(text)
     if found is None:
         hint = "give a count such as 100, or a range such as 7..12"
@@ -181,8 +185,16 @@ class _Report:
         self._simulated_ms = 0.0
         self._found: list[dict[str, Any]] = []
 
-    def check_out(self) -> None:
-        """Raise EnvironmentProblem if no file can be written to the directory; leave no trace."""
+    def check_out(self, seeds: Container[int]) -> None:
+        """Raise KlammError if the directory has a drill of these seeds, or cannot be written to.
+
+        Leaves no trace.
+        """
+        for path in sorted(self._out.glob("hunt-*.yaml")):
+            found = _DRILL_FILE.fullmatch(path.name)
+            if found is not None and int(found[1]) in seeds and path.is_file():
+                hint = "--overwrite replaces it, --out chooses another directory"
+                raise UsageError(f"{path} of an earlier hunt already exists", hint=hint)
         missing = [path for path in (self._out, *self._out.parents) if not path.exists()]
         try:
             self._out.mkdir(parents=True, exist_ok=True)
@@ -212,12 +224,15 @@ class _Report:
     def counts(self) -> str:
         """Return the counts as one line."""
         seconds = max(time.monotonic() - self._began_s, 0.001)
+        violations = self.outcomes.count(Outcome.UNSAFE)
+        others = len(self.outcomes) - violations
         return (
             f"{counted(self._seeds, 'seed')} ({self._seeds / seconds:.1f}/s), "
             f"{self._actions:,} faults and operations, "
             f"{self._simulated_ms / 3_600_000:.1f} simulated hours "
             f"({self._simulated_ms / 1000 / seconds:,.0f} times real time), "
-            f"{counted(len(self._found), 'violation')}"
+            f"{counted(violations, 'violation')}"
+            + (f", {counted(others, 'other failure')}" if others else "")
         )
 
     def print(self) -> None:

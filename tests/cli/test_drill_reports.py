@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_the_counts_of_a_hunt(tmp_path: Path) -> None:
     report._began_s -= 90
     line = report.counts()
     assert line.startswith("2 seeds (0.0/s), 24 faults and operations, 1.5 simulated hours (60 ")
-    assert line.endswith(" times real time), 1 violation")
+    assert line.endswith(" times real time), 0 violations, 1 other failure")
     values = report.values()
     assert {name: values[name] for name in ("seeds", "actions", "simulated_ms")} == {
         "seeds": 2,
@@ -125,7 +126,7 @@ def test_a_hunt_that_cannot_write_says_how_to_repeat_a_seed(
 
 
 def test_nothing_is_left_of_directories_that_were_tried(tmp_path: Path) -> None:
-    report_of(tmp_path / "a" / "b" / "c").check_out()
+    report_of(tmp_path / "a" / "b" / "c").check_out(range(9))
     assert not list(tmp_path.iterdir())
 
 
@@ -152,7 +153,7 @@ def test_what_the_options_of_a_hunt_mean(
     assert main(["hunt", *words]) == 0
     ((seeds, *rest, limit_s),) = asked
     assert (rest[0], limit_s) == (options, seconds)
-    assert (len(seeds) if isinstance(seeds, range) else None) == count
+    assert len(seeds) == (10**12 if count is None else count)
     assert capsys.readouterr().out == "no seed was run\n"
 
 
@@ -162,6 +163,43 @@ def test_a_hunt_ends_with_its_worst_result(hunts: Any, capsys: pytest.CaptureFix
     assert "\n  page: hunt/hunt-8.html\n" in capsys.readouterr().out
     hunts([PASSED])
     assert main(["hunt", "--seeds", "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        ([HUNG, VIOLATED, HUNG], ", 1 violation, 2 other failures\n"),
+        ([HUNG], ", 0 violations, 1 other failure\n"),
+    ],
+)
+def test_only_violations_of_invariants_are_counted_as_such(
+    given: list[SeedResult], end: str, hunts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hunts(given)
+    main(["hunt", "--seeds", "3"])
+    assert capsys.readouterr().out.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], 2),
+        (["--seeds", "10"], 2),
+        (["--seeds", "8"], 0),
+        (["--seeds", "9..12"], 0),
+        (["--overwrite"], 0),
+    ],
+)
+def test_the_files_of_an_earlier_hunt_are_kept(
+    words: list[str], code: int, hunts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hunts([VIOLATED])
+    main(["hunt", "--seeds", "8..8"])
+    hunts([])
+    capsys.readouterr()
+    assert main(["hunt", *words]) == code
+    refused = "error: hunt/hunt-8-shrunk.yaml of an earlier hunt already exists\nhint: --overwrite"
+    assert capsys.readouterr().err.startswith(refused if code else "")
 
 
 @pytest.fixture
@@ -180,6 +218,49 @@ def hunts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         return asked
 
     return results
+
+
+def interrupted(results: list[Any]) -> Any:
+    """A function that yields results, until Ctrl-C."""
+
+    def run(*_: Any, **__: Any) -> Iterator[Any]:
+        yield from results
+        raise KeyboardInterrupt
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "replaced", "results", "printed"),
+    [
+        (
+            ["run", "leader-loss", "controller-loss"],
+            "drill.play",
+            [],
+            "\n0 of 0 drills passed; 2 not completed\n",
+        ),
+        (
+            ["crash", "leader-loss"],
+            "drill_crash.crashing.crash_everywhere",
+            [PointResult(1, Outcome.PASSED)],
+            "\n1 crash point: 1 converged, 0 did not (",
+        ),
+        (["explore", "--json"], "drill_explore.exploring.explore", [], '\n  "states": 1,'),
+    ],
+)
+def test_ctrl_c_prints_the_counts_so_far(
+    words: list[str],
+    replaced: str,
+    results: list[Any],
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(f"klamm.cli.{replaced}", interrupted(results))
+    assert main(["drill", *words]) == 130
+    out, errors = capsys.readouterr()
+    assert printed in out
+    assert "Interrupted" in errors
 
 
 PLAN = Crashing("", "mine.yaml", 7, C7)
