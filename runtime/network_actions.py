@@ -106,9 +106,10 @@ def _named_parties(target: ActionTarget, given: Parties) -> list[Party]:
 class Cut(LinkAction, frozen=True, kw_only=True):
     """Cut network links: messages are lost. `from` and `to` cut them in one direction, `between`
     splits two or more groups from each other. Parties are brokers, `others` (all brokers that are
-    not named), `clients` and `zookeeper`; a group is a party or a list. A broker stands for its
-    machine, with its controller. `only: records` cuts Fetch and Produce, `only: control` the
-    requests of controllers to brokers and of brokers to controllers."""
+    not named), `clients` and `zookeeper`; a group is a list of parties (drills and Python also take
+    a party without brackets). A broker stands for its machine, with its controller. `only: records`
+    cuts Fetch and Produce, `only: control` the requests of controllers to brokers and of brokers to
+    controllers."""
 
     WHAT = "cut"
 
@@ -218,7 +219,7 @@ class LagZookeeper(BrokerAction, frozen=True):
 class Isolate(Action, frozen=True):
     """Isolate these brokers: they and the others replicate no records from each other. ZooKeeper,
     the controller and clients still reach all brokers. Replaces any earlier isolation. The same as
-    `cut: {between: [2, others], only: records}`."""
+    `cut: {between: [[2], [others]], only: records}`."""
 
     ON_KAFKA = False
 

@@ -153,9 +153,14 @@ class EntityConfigs(Entity, frozen=True):
 
 
 class Topics(RequestBody, frozen=True):
-    """Body of POST /topics/describe and /topics/delete."""
+    """Body of POST /topics/describe."""
 
     topics: tuple[str, ...]
+
+
+class DeletedTopics(Topics, frozen=True):
+    """Body of POST /topics/delete."""
+
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import Any, Final, NamedTuple, cast, get_type_hints
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from klamm.server.admin_bodies import (
     ConfigEntries,
     ConfigsOfEntities,
     CreatePartitions,
+    DeletedTopics,
     DescribedLogDirs,
     ElectLeadersBody,
     Entities,
@@ -72,7 +73,7 @@ class AdminCall(NamedTuple):
         if self.body in _ARGUMENTS:
             result = call(read_entry(body)[0] if self.body is Entity else body)
         else:
-            result = call(**{k: v for k, v in read_fields(body).items() if k in _hints(self.call)})
+            result = call(**read_fields(body))
         if self.answer is CreatedTopics:
             return CreatedTopics.of(result)
         (kind,) = field_types(self.answer).values()
@@ -100,11 +101,6 @@ class AdminCall(NamedTuple):
         return self.body(
             **{name: written(given[name], kinds[name], is_sorted=False) for name in given}
         )
-
-
-@cache
-def _hints(call: Callable[..., Any]) -> Mapping[str, Any]:
-    return get_type_hints(call)
 
 
 def http_admin(request: Request) -> KafkaAdmin:
@@ -175,11 +171,16 @@ CALLS: Final = (
     AdminCall(
         KafkaAdmin.delete_topics,
         "POST /topics/delete",
-        Topics,
+        DeletedTopics,
         TopicFailures,
         "Delete topics. The response contains the errors, sorted by topic.",
     ),
-    _REASSIGNMENTS._replace(route="GET /reassignments"),
+    _REASSIGNMENTS._replace(
+        route="GET /reassignments",
+        body=None,
+        about="List all running reassignments.",
+        own_name="list_reassignments_get",
+    ),
     AdminCall(
         KafkaAdmin.alter_partition_reassignments,
         "POST /reassignments",
@@ -198,7 +199,12 @@ CALLS: Final = (
         "Elect preferred or unclean leaders for the partitions in the body, or for all partitions "
         "that need an election. In the response, each election that succeeded has the code NONE.",
     ),
-    _LOG_DIRS._replace(route="GET /log-dirs"),
+    _LOG_DIRS._replace(
+        route="GET /log-dirs",
+        body=None,
+        about="Describe the log directories of all live brokers, and the replicas in them.",
+        own_name="describe_log_dirs_get",
+    ),
     AdminCall(
         KafkaAdmin.alter_replica_log_dirs,
         "POST /log-dirs",

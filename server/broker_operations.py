@@ -32,7 +32,7 @@ from klamm.runtime.actions import (
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.real.cluster import RealCluster
 from klamm.server.closing import Closing
-from klamm.server.config import check_broker_id
+from klamm.server.config import check_broker_id, check_rack_name
 from klamm.server.states import (
     ActiveDiskFault,
     AddedBroker,
@@ -302,8 +302,8 @@ class BrokerOperations:
             if broker_id is None:
                 broker_id = max(self._cluster.spec.broker_ids) + 1
             check_broker_id(broker_id)
-            if rack is not None and not rack.strip():
-                raise UsageError("the rack name is empty")
+            if rack is not None:
+                check_rack_name(rack)
             self._cluster.add_broker(broker_id, rack)
             self._ended[broker_id] = ADDED
         return {**self._start(Start(broker_id)), "rack": rack}

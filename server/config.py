@@ -17,6 +17,7 @@ from klamm.brokers.config import broker_config
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
 from klamm.cluster.errors import UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import EndPoint
 from klamm.placement.pool_rules import check_brokers_exist
@@ -167,8 +168,8 @@ class ServerConfig:
                 f"--controllers {self.controllers}: out of range for {running} brokers",
                 hint=f"use 1 to {running}",
             )
-        if not all(rack.strip() for rack in self.racks):
-            raise UsageError("--racks: a rack name is empty", hint="write --racks a,b,c")
+        for rack in self.racks:
+            check_rack_name(rack, "--racks: a rack name")
         if len(self.racks) > count:
             raise UsageError(
                 f"--racks lists {len(self.racks)} racks for {count} brokers",
@@ -359,6 +360,14 @@ class ServerConfig:
         own = () if _is_any(self.host) else (self.host,)
         names = (*_LOOPBACK_NAMES, *own, *self.allowed_hosts)
         return frozenset(name.strip("[]").lower() for name in names)
+
+
+def check_rack_name(rack: str, what: str = "the rack name") -> None:
+    """Raise UsageError if the name is empty, or has characters that are not displayed."""
+    if not rack.strip():
+        raise UsageError(f"{what} is empty", hint="give names such as a or rack-1")
+    if harmless_line(rack) != rack:
+        raise UsageError(f"{what} {rack!r} has control characters")
 
 
 def check_broker_id(broker_id: int) -> None:

@@ -54,8 +54,7 @@ def openapi_document(
     paths: dict[str, dict[str, Any]] = {}
     for route, answer in zip(routes, answers, strict=True):
         operation: dict[str, Any] = {
-            "operationId": route.handler.__name__
-            + ("" if route.method == "POST" or route.body is None else "_get"),
+            "operationId": route.handler.__name__,
             "summary": " ".join(str(inspect.getdoc(route.handler)).split()),
             "parameters": [*_path_parameters(route.path, words), *_query_parameters(route.query)],
             "responses": {
@@ -69,9 +68,7 @@ def openapi_document(
                 ),
             },
         }
-        # The body of a GET request has no defined meaning in HTTP: klamm reads it, but clients that
-        # are generated from the document must not send one.
-        if route.body is not None and route.method != "GET":
+        if route.body is not None:
             operation["requestBody"] = {
                 "content": {_JSON: {"schema": schema_of[route.body]}},
                 "required": any(field.required for field in msgspec.structs.fields(route.body)),

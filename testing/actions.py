@@ -200,10 +200,10 @@ class Actions:
     ) -> None:
         """Cut network links: messages are lost. `from` and `to` cut them in one direction,
         `between` splits two or more groups from each other. Parties are brokers, `others` (all
-        brokers that are not named), `clients` and `zookeeper`; a group is a party or a list. A
-        broker stands for its machine, with its controller. `only: records` cuts Fetch and
-        Produce, `only: control` the requests of controllers to brokers and of brokers to
-        controllers."""
+        brokers that are not named), `clients` and `zookeeper`; a group is a list of parties
+        (drills and Python also take a party without brackets). A broker stands for its machine,
+        with its controller. `only: records` cuts Fetch and Produce, `only: control` the requests
+        of controllers to brokers and of brokers to controllers."""
 
     @_by_name
     def clog(
@@ -293,7 +293,7 @@ class Actions:
     def isolate(self, brokers: Brokers) -> None:
         """Isolate these brokers: they and the others replicate no records from each other.
         ZooKeeper, the controller and clients still reach all brokers. Replaces any earlier
-        isolation. The same as `cut: {between: [2, others], only: records}`."""
+        isolation. The same as `cut: {between: [[2], [others]], only: records}`."""
         self.act("isolate", brokers)
 
     def heal_network(self) -> None:

@@ -451,8 +451,9 @@ def test_actions_that_the_state_of_a_broker_excludes(api: AsgiClient) -> None:
     finally:
         assert api.post("/brokers/3/resume").status_code == 200
     wait_until(lambda: api.get("/brokers/3").json()["registered"], what="broker 3 is registered")
-    body = api.post("/brokers", json={"rack": " "}).json()
-    assert body["error"]["message"] == "the rack name is empty"
+    for rack, problem in ((" ", "is empty"), ("\0x", r"'\x00x' has control characters")):
+        body = api.post("/brokers", json={"rack": rack}).json()
+        assert body["error"]["message"] == f"the rack name {problem}"
 
 
 def test_kill_refuses_its_id_until_the_session_is_over(api: AsgiClient) -> None:

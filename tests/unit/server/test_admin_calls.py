@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from inspect import signature
 from typing import Any, cast
 
 import msgspec
@@ -31,6 +32,7 @@ from klamm.server.admin_bodies import (
     AlterLogDirs,
     AlterReassignments,
     ConfigsOfEntities,
+    Entity,
     EntityConfigs,
     PartitionEntry,
     PartitionsOrAll,
@@ -38,6 +40,7 @@ from klamm.server.admin_bodies import (
     WantedReplicas,
 )
 from klamm.server.admin_calls import CALLS, AdminCall, http_admin
+from klamm.server.entries import field_types
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 R0 = TopicPartitionReplica("t", 0, 2)
@@ -119,6 +122,17 @@ def test_a_call_has_the_same_arguments_and_result_on_both_sides(name: str) -> No
     admin = Admin(result)
     assert getattr(http_admin(admin.request), name)(**given) == result
     assert admin.asked == [(name, list(given.values()))]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.route)
+def test_every_field_of_a_body_is_an_argument_of_the_call(call: AdminCall) -> None:
+    if call.body not in (None, Entity, CreateTopicsRequest):
+        assert field_types(call.body).keys() <= signature(call.call).parameters.keys()
+
+
+def test_a_get_request_has_no_body_and_its_description_none() -> None:
+    found = [call for call in CALLS if call.route.startswith("GET ")]
+    assert found and not any(call.body or "body" in call.about for call in found)
 
 
 def test_every_call_has_an_example() -> None:

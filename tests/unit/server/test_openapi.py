@@ -44,7 +44,7 @@ def test_every_operation_says_what_it_takes_and_answers() -> None:
         assert error == {"$ref": "#/components/schemas/ErrorAnswer"}
         assert operation["summary"]
         route = next(r for r in ROUTES if (r.method, plain_path(r.path)) == (method, path))
-        assert ("requestBody" in operation) == (route.body is not None and method != "GET")
+        assert ("requestBody" in operation) == (route.body is not None)
         if "requestBody" in operation:
             # The type that the endpoint decodes, see tests/integration/test_server_api.py.
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
