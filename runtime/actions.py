@@ -149,7 +149,7 @@ class FailDisk(Action, frozen=True):
 
     def __post_init__(self) -> None:
         if (self.broker is None) != self.journal or (self.journal and self.log_dir is not None):
-            raise ValueError("give either a broker (and optionally a dir) or journal: true")
+            raise ValueError("give either a broker (with or without a directory) or journal: true")
 
     def act(self, target: ActionTarget) -> None:
         fault = DiskFault(self.kind, after_bytes=self.after_bytes, times=self.times)

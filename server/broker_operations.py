@@ -125,13 +125,13 @@ class BrokerOperations:
         self._check_known(broker_id)
         running = self._cluster.nodes.get(broker_id)
         if running is None:
-            raise self._is_not_running(broker_id)
+            raise self._is_not(RUNNING, broker_id)
         with self._cluster.broker_thread_paused():
             return cast(CachedMetadata, metadata_status(running.node.broker))
 
-    def _is_not_running(self, broker_id: int) -> WrongState:
+    def _is_not(self, state: str, broker_id: int) -> WrongState:
         return WrongState(
-            f"broker {broker_id} is not running", hint=f"its state is '{self.state_of(broker_id)}'"
+            f"broker {broker_id} is not {state}", hint=f"its state is '{self.state_of(broker_id)}'"
         )
 
     def _start(self, action: Start) -> StartedBroker:
@@ -231,16 +231,14 @@ class BrokerOperations:
         (broker_id,) = self.broker_ids(action.broker)
         with self._locks[broker_id]:
             before, running = self.state_of(broker_id), self._cluster.nodes.get(broker_id)
-            if isinstance(action, Pause) and before in (PAUSED, STARTING):
-                raise WrongState(
-                    f"broker {broker_id} cannot be paused", hint=f"its state is '{before}'"
-                )
+            if isinstance(action, Pause) and before == PAUSED:
+                raise WrongState(f"broker {broker_id} is already paused", retriable=False)
             if isinstance(action, Resume) and before != PAUSED:
-                raise WrongState(
-                    f"broker {broker_id} is not paused", hint=f"its state is '{before}'"
-                )
-            if running is None and action.LEAVES in (PAUSED, *ENDED):
-                raise self._is_not_running(broker_id)
+                raise self._is_not(PAUSED, broker_id)
+            if action.LEAVES in (PAUSED, *ENDED) and (
+                running is None or (isinstance(action, Pause) and before == STARTING)
+            ):
+                raise self._is_not(RUNNING, broker_id)
             if isinstance(action, Stop):
                 self._stopping.add(broker_id)
             try:

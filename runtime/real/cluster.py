@@ -118,7 +118,7 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         """
         self.nodes.await_end(broker_id)
         if broker_id in self.nodes:
-            raise WrongState(f"broker {broker_id} is already running")
+            raise WrongState(f"broker {broker_id} is already running", retriable=False)
         running = self._build(broker_id)
         started = self.nodes.add(broker_id, running)
         self._cut_from_zookeeper()

@@ -438,15 +438,17 @@ def test_every_broker_shows_the_metadata_that_it_was_sent(api: AsgiClient) -> No
 
 
 def test_actions_that_the_state_of_a_broker_excludes(api: AsgiClient) -> None:
-    def refused(action: str) -> tuple[int, str, str]:
+    def refused(action: str) -> tuple[int, str, str | None]:
         response = api.post(f"/brokers/3/{action}")
         error = response.json()["error"]
+        assert error["retriable"] is ("already" not in error["message"])
         return response.status_code, error["message"], error["hint"]
 
     assert refused("resume") == (409, "broker 3 is not paused", "its state is 'running'")
+    assert refused("start") == (409, "broker 3 is already running", None)
     assert api.post("/brokers/3/pause").status_code == 200
     try:
-        assert refused("pause") == (409, "broker 3 cannot be paused", "its state is 'paused'")
+        assert refused("pause") == (409, "broker 3 is already paused", None)
         assert refused("start") == (409, "broker 3 is paused", "klamm broker resume 3")
     finally:
         assert api.post("/brokers/3/resume").status_code == 200

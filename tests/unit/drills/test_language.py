@@ -508,7 +508,7 @@ WRONG = {
     "- degrade_network: {loss: -0.5}": ("5:29", "loss must be from 0 to 1, not -0.5", ""),
     "- {fail_disk: {kind: eio}}": (
         "5:17",
-        "fail_disk: give either a broker (and optionally a dir) or journal: true",
+        "fail_disk: give either a broker (with or without a directory) or journal: true",
         "",
     ),
     "- {fail_disk: {broker: 1}}": ("5:17", "fail_disk requires 'kind'", "enospc, eio, short-write"),
