@@ -33,7 +33,11 @@ Parties = Annotated[tuple[BrokerRef, ...], Meta(description="parties")]
 """What the links of a network fault connect: brokers, OTHERS, ZOOKEEPER or CLIENTS."""
 
 
-class LinkAction(Action, frozen=True, kw_only=True):
+class NetworkAction(Action, frozen=True):
+    """An action on the network; the HTTP API answers it with the faults that are active then."""
+
+
+class LinkAction(NetworkAction, frozen=True, kw_only=True):
     """A fault of the links `from` parties `to` parties, or between groups of parties."""
 
     ON_KAFKA = False
@@ -168,7 +172,7 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
         )
 
 
-class FailRequests(Action, frozen=True, kw_only=True):
+class FailRequests(NetworkAction, frozen=True, kw_only=True):
     """Let requests of clients fail: those of an `api`, of a `client` (a client id, which only
     Kafka's own clients have) and to a `broker`; by default, of and to all. They are refused with an
     `error`, such as NOT_LEADER_OR_FOLLOWER, and have no other effect; or they are lost (`drop`), or
@@ -216,7 +220,7 @@ class LagZookeeper(BrokerAction, frozen=True):
         target.cluster.transport.faults = (*target.cluster.transport.faults, fault)
 
 
-class Isolate(Action, frozen=True):
+class Isolate(NetworkAction, frozen=True):
     """Isolate these brokers: they and the others replicate no records from each other. ZooKeeper,
     the controller and clients still reach all brokers. Replaces any earlier isolation. The same as
     `cut: {between: [[2], [others]], only: records}`."""
@@ -238,7 +242,7 @@ class Isolate(Action, frozen=True):
         transport.faults = (*kept, isolation(isolated, everyone)) if isolated else kept
 
 
-class HealNetwork(Action, frozen=True):
+class HealNetwork(NetworkAction, frozen=True):
     """End all faults of the network and of requests, and deliver the messages on clogged links."""
 
     MAY_HALT = False

@@ -30,6 +30,7 @@ from klamm.runtime.actions import (
     Stop,
 )
 from klamm.runtime.cluster import Cluster
+from klamm.runtime.network_actions import NetworkAction
 from klamm.runtime.real.cluster import RealCluster
 from klamm.server.closing import Closing
 from klamm.server.config import check_broker_id, check_rack_name
@@ -207,7 +208,7 @@ class BrokerOperations:
 
     # -- actions, with their responses
 
-    def _act_on_network(self, action: Action) -> NetworkFaults:
+    def _act_on_network(self, action: NetworkAction) -> NetworkFaults:
         action.act(self)
         transport = self._cluster.transport
         return {"isolated": transport.isolated_broker_ids, "faults": transport.fault_texts}
@@ -349,13 +350,16 @@ _PERFORMERS: Final[Mapping[type[Action], Callable[[BrokerOperations, Any], Any]]
     HealDisks: BrokerOperations._act_on_disks,
     MoveController: BrokerOperations._move_controller,
     BrokerAction: BrokerOperations._act_on_broker,
-    Action: BrokerOperations._act_on_network,
+    NetworkAction: BrokerOperations._act_on_network,
 }
-"""The methods for actions and all classes derived from them."""
+"""The methods for actions and all classes derived from them: they wait, and choose the answer."""
 
 
 def _performer(action: type[Action]) -> Callable[[BrokerOperations, Any], Any]:
-    return next(_PERFORMERS[kind] for kind in action.__mro__ if kind in _PERFORMERS)
+    found = [_PERFORMERS[kind] for kind in action.__mro__ if kind in _PERFORMERS]
+    if not found:
+        raise TypeError(f"{action.__name__} is no action on a broker or the network: add its row")
+    return found[0]
 
 
 def answer_of(action: type[Action]) -> Any:

@@ -19,6 +19,7 @@ from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, play
 from klamm.runtime.action_target import Action, ActionTarget, BrokerAction
 from klamm.runtime.actions import ACTIONS, ActionKind
+from klamm.runtime.network_actions import NetworkAction
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
@@ -46,7 +47,7 @@ class Stumble(BrokerAction, frozen=True):
             target.cluster.resume(broker_id)
 
 
-class Shake(Action, frozen=True):
+class Shake(NetworkAction, frozen=True):
     """Shake the network."""
 
     def act(self, target: Any) -> None:
@@ -107,3 +108,12 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
             assert (status, answer["error"]["message"]) == (404, "broker 7 does not exist")
         finally:
             served.close()
+
+
+class Other(Action, frozen=True):
+    """An action on something else."""
+
+
+def test_an_action_on_neither_a_broker_nor_the_network_needs_a_row_for_its_answer() -> None:
+    with pytest.raises(TypeError, match="Other is no action on a broker or the network"):
+        api.action_route("other", ActionKind(Other, "other", "/other"))
