@@ -24,6 +24,7 @@ from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import plural
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
@@ -287,12 +288,12 @@ def _request_lines(change: LinkedEvent) -> Iterator[str]:
     for row in requests:
         by_text.setdefault(row.detail or "", []).append(row.replica)
     for text, brokers in by_text.items():
-        shown = ",".join(
+        shown = ", ".join(
             f"{broker}" if times == 1 else f"{broker} (x{times})"
             for broker, times in Counter(brokers).items()
         )
         many = "" if text.endswith(" for 1") else "s"
-        yield f"    {text} partition{many} to broker{'s' if len(brokers) > 1 else ''} {shown}"
+        yield f"    {text} partition{many} to broker{plural(len({*brokers}))} {shown}"
     if not requests:
         yield "    none"
 

@@ -65,8 +65,12 @@ class OwnArguments:
             raise UsageError(
                 "--server and --data-dir cannot be combined with --bootstrap-server or --zookeeper"
             )
-        if is_named or names & {"help", "version"} or not (self._rest or has_place):
+        if is_named or names & {"help", "version"}:
             return self._rest
+        if not (self._rest or has_place):
+            if self.as_json:
+                raise UsageError("no arguments are given", hint="--help lists them")
+            return []
         return ["--bootstrap-server", self._found_server(), *self._rest]
 
     def _found_server(self) -> str:
@@ -146,7 +150,7 @@ def finish(own: OwnArguments, result: CommandResult, own_help: str) -> None:
 
     With --json, the report goes to standard output and an error goes only to standard error.
     """
-    if own.as_json:
+    if own.as_json and not own.wants_help:
         report = dict(result.report)
         error, exit_code = report.pop("error", None), int(report["exit_code"])
         typer.echo(msgspec.json.encode(report))

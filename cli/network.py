@@ -71,6 +71,7 @@ _Only = Annotated[
     Traffic | None,
     typer.Option(help="Only messages that carry records, or only control requests."),
 ]
+_FAIL_HINT: Final = "klamm network fail-requests --help has examples"
 _RATE: Final = typer.Option(min=0.0, max=1.0, callback=finite, help="Probability, from 0 to 1.")
 
 
@@ -162,6 +163,8 @@ def fail_requests(
     ] = None,
 ) -> Answered:
     """Let requests of clients fail: give one of --error, --drop, --cut and --delay-ms."""
+    if sum(map(bool, (error, drop, cut, delay_ms))) != 1:
+        raise UsageError("give one of --error, --drop, --cut and --delay-ms", hint=_FAIL_HINT)
     try:
         action = FailRequests(
             api=api,
@@ -174,9 +177,7 @@ def fail_requests(
             times=times,
         )
     except ValueError as problem:
-        raise UsageError(
-            str(problem), hint="klamm network fail-requests --help has examples"
-        ) from None
+        raise UsageError(str(problem), hint=_FAIL_HINT) from None
     answer = client.act(action)
     return answer, "\n".join(answer["faults"])
 

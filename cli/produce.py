@@ -25,6 +25,7 @@ from klamm.cli.errors import FAILED
 from klamm.cli.options import AsJson, finite, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.terminal import STATUS_LINE
+from klamm.cluster.counting import plural
 from klamm.cluster.errors import Interrupted, UsageError
 
 EXAMPLES = """
@@ -323,7 +324,8 @@ def _show(status: dict[str, Any], took_s: float, json: bool) -> None:
     values = {**status, "took_ms": round(took_s * 1000), "records_per_s": round(rate, 1)}
     doubt = f", {status['in_doubt']} in doubt" if status["in_doubt"] else ""
     head = (
-        f"{status['acknowledged']} records acknowledged, {status['failed']} failed{doubt}; "
+        f"{status['acknowledged']} record{plural(status['acknowledged'])} acknowledged, "
+        f"{status['failed']} failed{doubt}; "
         f"{rate_text(rate)} records/s"
     )
     lines = (head, *offsets_lines(status["offsets"]), *not_acknowledged_lines(status))

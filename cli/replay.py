@@ -5,8 +5,17 @@ from __future__ import annotations
 import typer
 
 from klamm.cli.command_loading import Place, group_class
-from klamm.cli.replay_ingest import EXAMPLES
 
+_EXAMPLES = """
+\b
+Examples:
+  klamm replay run ./rehearsal/journal.jsonl
+  klamm replay ingest ./rehearsal/journal.jsonl --out ./events
+  klamm replay diff ./journal.jsonl ./zookeeper/version-2
+  klamm replay sql "DESCRIBE events" ./events
+  klamm replay generate --out ./made --seed 7 --plant illegal=5,gap=3
+  klamm replay package --out klamm.zip
+"""
 _COMMANDS = {
     "Commands": {
         "run": Place("Report what a cluster did: states, elections, reassignments."),
@@ -24,7 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    epilog=EXAMPLES,
+    epilog=_EXAMPLES,
 )
 
 

@@ -409,6 +409,12 @@ def broker_fields(fields: Collection[str], configs: Mapping[str, str]) -> dict[s
     return {field: one.value(configs) for field, one in found.items() if one and one.at_start}
 
 
+_SET_OTHERWISE: Final = {
+    "zookeeper.session.timeout.ms": "use --session-timeout-ms, or session_timeout in a drill",
+    "broker.rack": "use --racks, or racks in a drill",
+}
+
+
 def check_broker_configs(configs: Mapping[str, str]) -> None:
     """Check the broker configs that a user has given to start a cluster.
 
@@ -417,7 +423,8 @@ def check_broker_configs(configs: Mapping[str, str]) -> None:
     known = [one.name for one in BROKER_CONFIGS.values() if one.at_start]
     for name, text in configs.items():
         if name not in known:
-            raise UsageError(f"unknown config {name}", hint=suggestion(name, known))
+            hint = _SET_OTHERWISE.get(name) or suggestion(name, known, "docs/configs.md lists them")
+            raise UsageError(f"unknown config {name}", hint=hint)
         one = BROKER_CONFIGS[name]
         try:
             one.parse(text)

@@ -52,8 +52,9 @@ def check_first_word(query: str) -> None:
     found = _first_word(query)
     word = found[1].upper() if found else ""
     if word not in (*_QUERIES, *_ABOUT_VIEWS):
-        said = f"a query cannot begin with {word}" if word else "the query is empty"
-        raise UsageError(f"invalid query: {said}", hint=_HINT)
+        empty = f"'{query}' is not one" if query.strip() else "the query is empty"
+        said = f"a query cannot begin with {word}" if word else empty
+        raise UsageError(f"invalid query: {said}", hint=f"the query comes first; {_HINT}")
 
 
 def ask(engine: Engine, query: str, limit: int) -> QueryResult:

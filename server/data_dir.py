@@ -60,8 +60,9 @@ def read_address(data_dir: Path) -> ServerAddress | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"{path} cannot be read: {error}", hint="give the address with --server"
+            f"{path} cannot be read: {problem}", hint="give the address with --server"
         ) from error
 
 

@@ -83,8 +83,10 @@ class LogDirMoves:
         self._output.has_changed |= len(failures) < len(targets)
         for replica, failure in failures.items():
             if failure.error is not Errors.REPLICA_NOT_AVAILABLE:
+                why = failure.message or failure.error.name
                 raise AdminCommandFailed(
-                    f"Failed to alter dir for {replica}", hint=failure.message or failure.error.name
+                    f"Failed to alter dir for {replica}",
+                    hint=f"broker {replica.broker_id}, log directory {targets[replica]}: {why}",
                 )
         return [replica for replica in targets if replica not in failures]
 

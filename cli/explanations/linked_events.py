@@ -203,12 +203,18 @@ class LinkedEvents:
     def range_of_events(self, epoch: int | None) -> str:
         """Return a hint that names the first and the last event.
 
-        If ``epoch`` is given, only events of that controller epoch count.
+        If ``epoch`` is given, only events of that controller epoch count; if there are none, the
+        hint names the epochs.
         """
         ids = sorted(
             key.event_id for key in self.by_event if key.event_id and epoch in (None, key.epoch)
         )
-        return f"events recorded: {ids[0]} to {ids[-1]}" if ids else "no events are recorded"
+        epochs = sorted({key.epoch for key in self.by_event if key.event_id})
+        if not epochs:
+            return "no events are recorded"
+        if not ids:
+            return f"controller epochs recorded: {epochs[0]} to {epochs[-1]}"
+        return f"events recorded: {ids[0]} to {ids[-1]}"
 
     def change(self, group: Sequence[JournalRow], rows: Sequence[JournalRow]) -> LinkedEvent:
         """Return the effects of an event.

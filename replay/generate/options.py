@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from klamm.cluster.counting import plural
 from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
@@ -149,15 +150,17 @@ class HistoryOptions:
 def parse_planted(text: str) -> dict[Planted, int]:
     """Parse ``--plant``, for example ``illegal=5,gap=3``. Raises UsageError if it is invalid."""
     counts: dict[Planted, int] = {}
-    wrong = []
+    wrong, unknown = [], []
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
         if name in list(Planted) and number.isdecimal():
             counts[Planted(name)] = int(number)
-        else:
+        elif name in list(Planted):
             wrong.append(part)
-    if wrong:
-        raise UsageError(
-            f"--plant: expected KIND=N, not {', '.join(wrong)}", hint=f"kinds: {', '.join(Planted)}"
-        )
+        else:
+            unknown.append(name)
+    if wrong or unknown:
+        expected = f"expected KIND=N, not {', '.join(wrong)}"
+        said = f"unknown kind{plural(len(unknown))} {', '.join(unknown)}" if unknown else expected
+        raise UsageError(f"--plant: {said}", hint=f"kinds: {', '.join(Planted)}")
     return counts

@@ -123,8 +123,9 @@ def load_scenario(path: Path) -> Json:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        problem = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{path} is not a recorded scenario: {type(error).__name__}: {error}",
+            f"{path} is not a recorded scenario: {problem}",
             hint="a drill is a .yaml file",
         ) from error
     return scenario

@@ -384,13 +384,24 @@ def test_a_wrong_file_is_said_with_its_place_before_anything_runs(
         assert run(verb, *words) == (2, "", f"error: {path}:{error}")
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "", '{"steps": [{}]}', "\xff"])
-def test_a_json_file_that_is_no_recording_is_refused(run: Any, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", "Object missing required field `brokers`"),
+        ("[]", ""),
+        ("", "Input data was truncated"),
+        ('{"steps": [{}]}', "Object missing required field `step`"),
+        ("\xff", ""),
+    ],
+)
+def test_a_json_file_that_is_no_recording_is_refused(
+    run: Any, tmp_path: Path, text: str, problem: str
+) -> None:
     path = tmp_path / "x.json"
     path.write_text(text, encoding="latin-1")
     code, _, errors = run("run", str(path))
     assert code == 2
-    assert errors.startswith(f"error: {path} is not a recorded scenario: ")
+    assert errors.startswith(f"error: {path} is not a recorded scenario: {problem}")
 
 
 @pytest.mark.parametrize(

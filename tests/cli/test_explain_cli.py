@@ -83,9 +83,9 @@ TIME, controller 0 epoch 1
     /brokers/topics/orders-eu/partitions/0/state: created, version 0
     NOTE
   Requests sent
-    LEADER_AND_ISR for 1 partition to brokers 0,2
+    LEADER_AND_ISR for 1 partition to brokers 0, 2
     LEADER_AND_ISR for 2 partitions to broker 1
-    UPDATE_METADATA for 2 partitions to brokers 0,1,2,3
+    UPDATE_METADATA for 2 partitions to brokers 0, 1, 2, 3
   Led to
     then #19 response of broker 0 to LEADER_AND_ISR  (TIME)
     then #20 response of broker 3 to UPDATE_METADATA  (TIME)
@@ -108,9 +108,9 @@ TIME, controller 0 epoch 1
     /brokers/topics/orders-eu/partitions/0/state: set, version 1
     NOTE
   Requests sent
-    LEADER_AND_ISR for 1 partition to brokers 2 (x2),0
-    UPDATE_METADATA for 1 partition to brokers 0,2,3
-    UPDATE_METADATA for 2 partitions to brokers 0,2,3
+    LEADER_AND_ISR for 1 partition to brokers 2 (x2), 0
+    UPDATE_METADATA for 1 partition to brokers 0, 2, 3
+    UPDATE_METADATA for 2 partitions to brokers 0, 2, 3
   Led to
 """
 
@@ -184,7 +184,7 @@ def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None
         (["orders-0"], 1, "the journal has no partition orders-0", "did you mean orders-eu-0?"),
         (["x-0"], 1, "the journal has no partition x-0", "hint: topics: orders-eu\n"),
         (["#9999"], 1, "the journal has no event 9999", "events recorded: 1 to"),
-        (["7#5"], 1, "the journal has no event 5 of controller epoch 7", "no events are recorded"),
+        (["7#5"], 1, "the journal has no event 5 of controller epoch 7", "epochs recorded: 1 to"),
         (["orders"], 2, "'orders' is neither a partition nor an event", "orders-3"),
         (["5", "--all"], 2, "--all and --at apply to a partition", ""),
         (["orders-eu-0", "--at", "noon"], 2, "--at noon is not a valid time", "12:30:05"),
@@ -251,7 +251,7 @@ def test_of_a_running_cluster_and_after_its_end(tmp_path: Path) -> None:
         assert isinstance(at_server, dict) and at_server["cluster"] == up.url
         assert "requested by" in by_server
         assert "/brokers/topics/t/partitions/0/state: created, version 0" in by_server
-        assert "LEADER_AND_ISR for 1 partition to brokers 0,1" in by_server.replace("1,0", "0,1")
+        assert "LEADER_AND_ISR for 1 partition to brokers 0, 1" in by_server.replace("1, 0", "0, 1")
         left = (tmp_path / "server.json").read_text()
         up.end()
         assert_is_known_to_have_ended(up, tmp_path)

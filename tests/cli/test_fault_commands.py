@@ -251,11 +251,11 @@ def test_healed_disks(capsys: pytest.CaptureFixture[str]) -> None:
         ("network cut --one-way 0", "error: --one-way requires two groups\n"),
         (
             "network fail-requests --api Fetch",
-            "error: give one of error, drop, cut and delay_ms\n",
+            "error: give one of --error, --drop, --cut and --delay-ms\n",
         ),
         (
             "network fail-requests --drop --cut",
-            "error: give one of error, drop, cut and delay_ms\n",
+            "error: give one of --error, --drop, --cut and --delay-ms\n",
         ),
         ("disk fail --kind eio", "error: klamm disk fail requires either --broker or --journal\n"),
         (

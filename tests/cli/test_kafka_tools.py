@@ -49,6 +49,20 @@ def test_an_address_is_given_once(named: str, place: str) -> None:
         own.kafka_args  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    "tool", ["topics", "configs", "reassign-partitions", "leader-election", "log-dirs"]
+)
+def test_json_without_arguments_says_so_and_help_is_text(
+    tool: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([tool, "--json"]) == 2
+    out, errors = capsys.readouterr()
+    assert (out, '"message":"no arguments are given","hint":"--help lists' in errors) == ("", True)
+    main([tool, "--help", "--json"])
+    out, errors = capsys.readouterr()
+    assert "Option" in out + errors and "UsageError" not in errors
+
+
 def test_wrong_arguments_are_reported_before_a_server_that_is_not_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def journal(tmp_path: Path) -> Path:
         (["sql", "SELEC 1", "JOURNAL"], "a query cannot begin with SELEC"),
         (["sql", "/* 1 */ -- SELECT\n (drop TABLE events", "JOURNAL"], "cannot begin with DROP"),
         (["sql", " ", "JOURNAL"], "the query is empty"),
+        (["sql", "JOURNAL", "SELECT 1"], "journal.jsonl' is not one"),
         (["sql", "DESCRIBE events; DROP VIEW events", "JOURNAL"], "only one SELECT or DESCRIBE"),
     ],
 )

@@ -181,12 +181,12 @@ LOST: Final = [
             sent(1, 1, in_doubt=2, not_acknowledged=LOST),
             1,
             [
-                "1 records acknowledged, 1 failed, 2 in doubt; ",
+                "1 record acknowledged, 1 failed, 2 in doubt; ",
                 "  partition 0: in doubt: why (2 records)",
                 "  partition 1: failed: NOT_ENOUGH_REPLICAS (1 records)",
             ],
         ),
-        ([], sent(1, 0, in_doubt=2), 1, ["1 records acknowledged, 0 failed, 2 in doubt; "]),
+        ([], sent(1, 0, in_doubt=2), 1, ["1 record acknowledged, 0 failed, 2 in doubt; "]),
         (["--acks", "1"], sent(0, 0, in_doubt=2), 1, ["0 records acknowledged, 0 failed, 2 in "]),
         (["--acks", "0"], sent(0, 0, in_doubt=2), 0, ["0 records acknowledged, 0 failed, 2 in "]),
         (["--acks", "0"], sent(0, 1), 1, ["0 records acknowledged, 1 failed; "]),
@@ -256,7 +256,7 @@ def test_an_interrupt_gives_up_what_is_undecided(
     asked = run(producing(sent(1, in_doubt=1)), "produce", code=130)
     assert asked[-1] == (CLOSES, {"wait_ms": 0, "gives_up": True})
     out, err = capsys.readouterr()
-    assert out.startswith("1 records acknowledged, 0 failed, 1 in doubt; ")
+    assert out.startswith("1 record acknowledged, 0 failed, 1 in doubt; ")
     assert err == "Interrupted\n"
 
 

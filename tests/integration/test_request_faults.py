@@ -152,8 +152,8 @@ def test_faults_that_make_no_sense_are_refused(given: dict[str, object], message
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--api Produce", "give one of error, drop, cut and delay_ms\n"),
-        ("--drop --cut", "give one of error, drop, cut and delay_ms\n"),
+        ("--api Produce", "give one of --error, --drop, --cut and --delay-ms\n"),
+        ("--drop --cut", "give one of --error, --drop, --cut and --delay-ms\n"),
         ("--api produce --drop", "produce is not an API of clients; did you mean Produce?\n"),
     ],
 )

@@ -279,7 +279,7 @@ def test_an_event_that_is_not_there(world: SimulatedWorld) -> None:
         explain_event(lambda: lines(world), 99_999)
     with pytest.raises(NotFound, match="no event 2 of controller epoch 9") as refused:
         explain_event(lambda: lines(world), 2, 9)
-    assert refused.value.hint == "no events are recorded"
+    assert refused.value.hint == "controller epochs recorded: 1 to 1"
 
 
 def test_rows_of_another_version_and_lines_that_are_none(world: SimulatedWorld) -> None:

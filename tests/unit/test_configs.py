@@ -145,11 +145,12 @@ def test_log_dirs_that_cannot_be_used_are_refused(value: str, said: str) -> None
     ("name", "text", "said", "hint"),
     [
         ("num.partition", "1", "unknown config num.partition", "did you mean num.partitions?"),
+        ("x", "1", "unknown config x", "docs/configs.md lists them"),
         (
-            "x",
+            "zookeeper.session.timeout.ms",
             "1",
-            "unknown config x",
-            "known: auto.create.topics.enable, auto.leader.rebalance.enable, ",
+            "unknown config zookeeper.session.timeout.ms",
+            "use --session-timeout-ms, or session_timeout in a drill",
         ),
         ("broker.id", "1", "unknown config broker.id", ""),
         (

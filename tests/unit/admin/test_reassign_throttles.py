@@ -125,7 +125,8 @@ def test_a_move_that_a_broker_refuses_is_not_tried_again(
     tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/z", "any"]})
     result = tool(SERVER, "execute")
     assert "Error: Failed to alter dir for a-0-0\n" in result.stdout
-    assert (result.exit_code, result.hint, tool.world.cluster.clock_ms) == (1, hint, 0)
+    named = f"broker 0, log directory /z: {hint}"
+    assert (result.exit_code, result.hint, tool.world.cluster.clock_ms) == (1, named, 0)
     assert result.report["error"]["definite"] is False, "the reassignment has been started"
 
 
