@@ -368,7 +368,13 @@ def _show_table(console: Console, table: Table, most: int) -> None:
     unlimited = console.options.update_width(sys.maxsize)
     if console.measure(shown, options=unlimited).maximum > console.width:
         shown = _rich_table(table, rows, is_narrow=True)
-    console.print(shown)
+    if console.is_terminal:
+        console.print(shown)
+    else:
+        with console.capture() as captured:
+            console.print(shown)
+        for line in captured.get().removesuffix("\n").split("\n"):
+            console.print(Text(line.rstrip()))
     more = (len(table.rows) if table.total is None else table.total) - len(rows)
     if more > 0:
         console.print(Text(f"and {more:,} more"))

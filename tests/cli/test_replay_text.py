@@ -103,7 +103,7 @@ def shown(table: Table, states: dict[str, Any] | None = None) -> list[str]:
     )
     file = io.StringIO()
     show_page(page, states, file)
-    return [line.rstrip() for line in file.getvalue().splitlines()]
+    return file.getvalue().splitlines()
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ def test_the_first_rows_of_a_table_are_shown(
 ) -> None:
     rows: Sequence[Sequence[Cell]] = [(f"row {n}", n) for n in range(count)]
     lines = shown(Table("Table", ("name", "number"), rows, total, "a note"))
+    assert [line for line in lines if line.endswith(" ")] == []
     assert lines[:4] == ["Title", "Verdict.", "read: x", "1 event, 2 partitions"]
     assert "Empty" not in lines and "Things" in lines and lines[-1] == "a note"
     assert [f"row {n}" for n in range(min(count, 10))] == [
