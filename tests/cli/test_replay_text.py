@@ -106,6 +106,11 @@ def shown(table: Table, states: dict[str, Any] | None = None) -> list[str]:
     return file.getvalue().splitlines()
 
 
+def test_lines_of_a_table_have_no_trailing_blanks() -> None:
+    lines = shown(Table("Table", ("number", "name"), [(1, "long"), (2, "x"), (3, None)]))
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
 @pytest.mark.parametrize(
     ("count", "total", "more"), [(10, None, None), (11, None, 1), (10, 1_234, 1_224), (3, 3, None)]
 )
@@ -114,7 +119,6 @@ def test_the_first_rows_of_a_table_are_shown(
 ) -> None:
     rows: Sequence[Sequence[Cell]] = [(f"row {n}", n) for n in range(count)]
     lines = shown(Table("Table", ("name", "number"), rows, total, "a note"))
-    assert [line for line in lines if line.endswith(" ")] == []
     assert lines[:4] == ["Title", "Verdict.", "read: x", "1 event, 2 partitions"]
     assert "Empty" not in lines and "Things" in lines and lines[-1] == "a note"
     assert [f"row {n}" for n in range(min(count, 10))] == [
