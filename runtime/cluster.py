@@ -1,7 +1,7 @@
-"""Protocol for controlling a real or a simulated cluster.
+"""Protocol for controlling a cluster.
 
-RealCluster and SimulatedWorld implement it. The passing of time and the loss of messages are not
-part of the protocol, because they differ between the two.
+Implemented by RealCluster and SimulatedWorld, and by KafkaCluster, whose brokers are Kafka's. The
+passing of time and the loss of messages are not part of the protocol, because they differ.
 """
 
 from __future__ import annotations
