@@ -108,12 +108,14 @@ def test_one_row_more_than_the_limit_is_fetched(duckdb: Engine) -> None:
         ("DROP VIEW events", "a query cannot begin with DROP"),
         ("/* SELECT */ delete from events", "a query cannot begin with DELETE"),
         ("", "the query is empty"),
-        (" -- SELECT 1", "a query cannot begin|the query is empty"),
+        (" -- SELECT 1", "invalid query: ' -- SELECT 1' is not one"),
+        ("/x/journal.jsonl", "invalid query: '/x/journal.jsonl' is not one"),
     ],
 )
 def test_the_first_word_of_a_query(query: str, said: str | None) -> None:
     if said is None:
         check_first_word(query)
         return
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=said) as refused:
         check_first_word(query)
+    assert refused.value.hint is not None and refused.value.hint.startswith("the query comes first")
