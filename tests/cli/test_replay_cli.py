@@ -266,7 +266,7 @@ def test_ctrl_c_leaves_nothing_and_says_so_in_one_line(tmp_path: Path) -> None:
         ingest.send_signal(signal.SIGINT)
         ingest.send_signal(signal.SIGCONT)
         out, err = ingest.communicate(timeout=60)
-    assert (ingest.returncode, out) == (130, "")
+    assert (ingest.returncode, out) == (130, ""), err
     assert err.splitlines()[-1] == "Interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]
 
