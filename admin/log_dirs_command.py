@@ -9,10 +9,7 @@ import msgspec
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.failures import as_futures
-from klamm.admin.jopt import (
-    OptionParser,
-    Options,
-)
+from klamm.admin.jopt import OptionParser, Options
 from klamm.admin.tool_json import decoding
 from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file, uncaught_text
 from klamm.admin.tool_services import ToolServices

@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec
 
 from klamm.admin.command_result import CommandResult, report_of
-from klamm.admin.jopt import (
-    VERSION_TEXT,
-    OptionParser,
-    UncaughtException,
-    UsageExit,
-    VersionExit,
-)
+from klamm.admin.jopt import VERSION_TEXT, OptionParser, UncaughtException, UsageExit, VersionExit
 from klamm.cluster.errors import AdminError, KlammError, StoreError
 
 P = ParamSpec("P")

@@ -99,11 +99,11 @@ def describe_log_dirs(
     for path in manager.log_dirs.paths:
         logs[path] = {}
         held = manager.log_dirs.logs(path)
-        for tp, log in sorted(held.items(), key=operator.itemgetter(0)):
-            if wanted is None or tp in wanted:
-                is_future = held.futures.get(tp) is log
-                lag = _lag(manager.partitions.get(tp), log)
-                logs[path][tp] = ReplicaInfo(log.size_bytes, lag, is_future)
+        found = [item for item in held.items() if wanted is None or item[0] in wanted]
+        for tp, log in sorted(found, key=operator.itemgetter(0)):
+            is_future = held.futures.get(tp) is log
+            lag = _lag(manager.partitions.get(tp), log)
+            logs[path][tp] = ReplicaInfo(log.size_bytes, lag, is_future)
     return DescribeLogDirsResponse(
         tuple(
             LogDirResult(path, Errors.NONE, found)

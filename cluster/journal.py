@@ -9,6 +9,7 @@ from the file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -60,6 +61,20 @@ class Kind(StrEnum):
     JOURNAL_REPAIRED = "journal_repaired"
     JOURNAL_ROWS_LOST = "journal_rows_lost"
     BROKER_REGISTERED_AGAIN = "broker_registered_again"
+
+
+def is_isr_removal_written(
+    isr: Sequence[int] | None,
+    leader: int | None,
+    prev_isr: Sequence[int] | None,
+    prev_leader: int | None,
+) -> bool:
+    """Return True if a row of the kind ISR_REMOVED, with these fields, is about a write.
+
+    As in Kafka's log, the removal of an offline replica from the ISR is journalled even if the
+    replica had left the ISR before; then nothing was written.
+    """
+    return prev_isr is not None and (prev_isr, prev_leader) != (isr, leader)
 
 
 class _Shape(msgspec.Struct, gc=False):

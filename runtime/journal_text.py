@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from klamm.cluster.journal import Kind
+from klamm.cluster.journal import Kind, is_isr_removal_written
 from klamm.cluster.plain_text import harmless_line
 
 Row = Mapping[str, Any]
 
 _EVENTS_REMEMBERED: Final = 1_000
+_ISRS: Final = ("isr", "leader", "prev_isr", "prev_leader")
 _STRUCTURE: Final = frozenset({"partition_transition", "replica_transition"})
 
 
@@ -70,8 +71,7 @@ def summary_text(row: Row) -> str:
     """Return the change that a row records, without time and cause."""
     kind = row["kind"]
     parts = [] if kind in _STRUCTURE else [kind.replace("_", " ")]
-    if kind == Kind.ISR_REMOVED and not _changed_isr(row):
-        # As in Kafka's log, the row is there although the replica had left the ISR before.
+    if kind == Kind.ISR_REMOVED and not is_isr_removal_written(*map(row.get, _ISRS)):
         parts = ["isr unchanged"]
     parts += [_subject(row), _change(row), _leadership(row)]
     for field in ("detail", "outcome"):
@@ -92,11 +92,6 @@ def change_text(row: Row, names: EventNames) -> str:
     cause = names.cause_of(row)
     why = harmless_line(f"  [{cause}]") if cause else ""
     return f"{controller_text(row):24}  {summary_text(row)}{why}"
-
-
-def _changed_isr(row: Row) -> bool:
-    before = row.get("prev_isr"), row.get("prev_leader")
-    return before[0] is not None and before != (row.get("isr"), row.get("leader"))
 
 
 def _subject(row: Row) -> str:

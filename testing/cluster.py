@@ -45,8 +45,8 @@ from klamm.zk.znodes import TopicZNode
 
 __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
-WITHIN: Final = "30s"
 _WITHIN_MS: Final = 30_000
+WITHIN: Final = f"{_WITHIN_MS // 1_000}s"
 _NAME: Final = "cluster"
 _NOT_IN_DRILLS: Final = ("seed", "quirks", "data_dir")
 _ELSEWHERE: Final = {

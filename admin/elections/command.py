@@ -7,10 +7,7 @@ from typing import Final
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
-from klamm.admin.jopt import (
-    OptionParser,
-    Options,
-)
+from klamm.admin.jopt import OptionParser, Options
 from klamm.admin.tool_json import decoding
 from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file, read_file
 from klamm.admin.tool_services import ToolServices

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.journal import JournalRow, Kind, is_isr_removal_written
 from klamm.cluster.types import TopicPartition
 from klamm.controller import events
 from klamm.statemachines.explanations import (
@@ -216,13 +216,10 @@ def partition_status(rows: Iterable[JournalRow]) -> PartitionStatus:
 def _is_written(row: JournalRow) -> bool:
     """Return True if the controller wrote the partition's state znode in this step.
 
-    An election always writes it, because the leader epoch increases. The removal of an offline
-    replica from the ISR is journalled even if the replica had left the ISR before; then nothing was
-    written.
+    An election always writes it, because the leader epoch increases.
     """
     if row.kind == Kind.ISR_REMOVED:
-        before = (row.prev_isr, row.prev_leader)
-        return row.prev_isr is not None and before != (row.isr, row.leader)
+        return is_isr_removal_written(row.isr, row.leader, row.prev_isr, row.prev_leader)
     is_first = row.from_ == PartitionState.NEW.value and row.leader is not None
     return is_first or row.prev_isr is not None
 
