@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import logs, simulation
 from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Result, busy_share, verdicts
 from bench.kafka.locate import SKIP_REASON
 from bench.kafka.run import problems, run_kafka
@@ -141,19 +141,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and judge: the controller's jobs, the segment log, simulations, replay."""
     options = _parser().parse_args(arguments)
     only = options.only or ()
-    beside = {LOGS, SIMULATION, REPLAY}
-    codes = [] if only and beside.issuperset(only) else [_bench_controller(options)]
+    beside = {LOGS: (), SIMULATION: (), REPLAY: ("--rows", str(options.replay_rows))}
+    codes = [] if only and beside.keys() >= {*only} else [_bench_controller(options)]
     is_narrowed = only or options.quick or options.partitions is not None
     is_whole = not (is_narrowed or UsageError.exit_code in codes)
-    if LOGS in only or is_whole:
-        codes.append(logs.main([]))
-    if SIMULATION in only or is_whole:
-        codes.append(simulation.main([]))
-    if REPLAY in only or is_whole:
-        # Spark is for who needs it.
-        from bench import replay
-
-        codes.append(replay.main(["--rows", str(options.replay_rows)]))
+    for part, arguments in beside.items():
+        if part in only or is_whole:
+            # A process of its own, whose memory has nothing of the parts before it.
+            command = (sys.executable, "-m", f"bench.{part}", *arguments)
+            codes.append(subprocess.run(command, check=False).returncode)
     return max(codes)
 
 
