@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
 
@@ -54,6 +54,9 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Exists
 from klamm.zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
+
+if TYPE_CHECKING:
+    from klamm.wire.listeners import Listener
 
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
@@ -109,6 +112,7 @@ class ClusterServer(OpenedParts):
         self.data_dir.open()
         self._stack.callback(self.data_dir.close)
         self._check_logs()
+        listeners = self._listeners()
         connect_string = self._open_zookeeper()
         started_ms = WallClock().now_ms()
         run_id = new_run_id(started_ms)
@@ -139,20 +143,31 @@ class ClusterServer(OpenedParts):
             lambda topic: self.admin.describe_topics([topic])[0],
             has_values=self.config.has_records,
         )
-        if self.config.listen is not None:
-            # kio takes 0.3 s to import, and imports hypothesis where that is installed.
+        if listeners:
             from klamm.server.remote_brokers import network_opened
-            from klamm.wire.listeners import Listener
 
-            name = self.cluster.spec.first_end_point.listener_name
-            security = self.config.listener_security()
-            listener = Listener(name, self.config.listen_place, security)
-            remote = self.config.broker_security()
-            network = network_opened(self.cluster, self.admin, [listener], name, remote)
+            name, remote = listeners[0].name, self.config.broker_security()
+            network = network_opened(self.cluster, self.admin, listeners, name, remote)
             self.collectors.append(self._stack.enter_context(network).metrics)
         self._start_brokers()
         self._elect_controller()
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)
+
+    def _listeners(self) -> list[Listener]:
+        """Return the listener of the brokers, if they have one.
+
+        Raises EnvironmentProblem if a port cannot be used.
+        """
+        config = self.config
+        if config.listen is None:
+            return []
+        # kio takes 0.3 s to import, and imports hypothesis where that is installed.
+        from klamm.wire.listeners import Listener, check_ports
+
+        name = config.listen_protocol
+        listeners = [Listener(name, config.listen_place, config.listener_security())]
+        check_ports(listeners, config.broker_ids)
+        return listeners
 
     def _segments(self) -> Path | None:
         """Return the directory of segment files; None if the brokers have in-memory logs."""

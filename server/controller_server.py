@@ -42,7 +42,7 @@ from klamm.wire.broker_connection import check_brokers
 from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
 from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
 from klamm.wire.listener_security import listener_security
-from klamm.wire.listeners import Listener
+from klamm.wire.listeners import Listener, check_ports
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
@@ -207,6 +207,7 @@ class ControllerServer(OpenedParts):
         check_rack(joined.brokers, config.rack)
         end_points = secured(config.listeners, joined.brokers)
         listeners, security = self._security(end_points, joined)
+        check_ports(listeners, [config.broker_id])
         started_ms = WallClock().now_ms()
         run_id = new_run_id(started_ms)
         start = run_start(run_id, joined.cluster_id, started_ms, _run_details(config))

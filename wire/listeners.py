@@ -14,8 +14,9 @@ import socket
 import ssl
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 from typing import Final, NamedTuple
 
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS
@@ -86,13 +87,7 @@ class Listeners:
         self._many_elements: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def open(self) -> None:
-        """Begin to open and close ports as brokers start and stop.
-
-        Raises EnvironmentProblem if a port cannot be used.
-        """
-        for broker_id in self._cluster.spec.broker_ids:
-            for listener in self._listeners:
-                _check_port(listener, broker_id)
+        """Begin to open and close ports as brokers start and stop."""
         for listener in self._listeners:
             self._check_users(listener)
         self.loop = asyncio.new_event_loop()
@@ -278,18 +273,24 @@ class Listeners:
         return reader, asyncio.StreamWriter(transport, protocol, reader, self.loop)
 
 
-def _check_port(listener: Listener, broker_id: int) -> None:
-    try:
-        _listen(listener, broker_id).close()
-    except OSError as error:
-        host, port = listener.place(broker_id)
-        hint = f"{host} is no address of this machine: choose another host"
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            hint = "choose another port"
-        reason, *_ = (error.strerror or "").partition(" (while ")  # which repeats the address
-        raise EnvironmentProblem(
-            f"broker {broker_id} cannot listen on {host_and_port(host, port)}: {reason}", hint=hint
-        ) from error
+def check_ports(listeners: Iterable[Listener], broker_ids: Iterable[int]) -> None:
+    """Raise EnvironmentProblem if the port of a broker cannot be used."""
+    for broker_id, listener in product(broker_ids, listeners):
+        try:
+            _listen(listener, broker_id).close()
+        except OSError as error:
+            raise _unusable(listener, broker_id, error) from error
+
+
+def _unusable(listener: Listener, broker_id: int, error: OSError) -> EnvironmentProblem:
+    host, port = listener.place(broker_id)
+    hint = f"{host} is no address of this machine: choose another host"
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        hint = "choose another port"
+    reason, *_ = (error.strerror or "").partition(" (while ")  # which repeats the address
+    return EnvironmentProblem(
+        f"broker {broker_id} cannot listen on {host_and_port(host, port)}: {reason}", hint=hint
+    )
 
 
 def _listen(listener: Listener, broker_id: int) -> socket.socket:

@@ -50,3 +50,4 @@ def test_a_port_that_is_in_use_is_refused(tmp_path: Path) -> None:
         refused = klamm(tmp_path, "up", "--brokers", "1", "--port", "0", "--listen", str(port))
     wanted = f"127.0.0.1:{port}: Address already in use\nhint: choose another port\n"
     assert refused.stderr.endswith(wanted)
+    assert "ZooKeeper" not in refused.stderr
