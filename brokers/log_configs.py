@@ -29,10 +29,6 @@ ReadOverrides = Callable[[Iterable[str]], Mapping[str, Mapping[str, str]]]
 logger = logging.getLogger(__name__)
 
 
-def _deletes(policies: list[str]) -> bool:
-    return "delete" in policies
-
-
 def _compression_id(codec: str) -> int | None:
     if codec == "producer":
         return None
@@ -40,17 +36,17 @@ def _compression_id(codec: str) -> int | None:
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "cleanup.policy": ("delete", _deletes),
-    "compression.type": ("compression_id", _compression_id),
-    "message.timestamp.difference.max.ms": ("timestamp_difference_max_ms", int),
-    "message.timestamp.type": ("is_log_append_time", "LogAppendTime".__eq__),
-    LEADER_THROTTLED_REPLICAS: ("leader_throttled", ThrottledReplicas.of),
-    FOLLOWER_THROTTLED_REPLICAS: ("follower_throttled", ThrottledReplicas.of),
     **{
         name: (field, int)
         for field in LogConfig.__struct_fields__
         if (name := field.replace("_", ".")) in TOPIC_CONFIGS
     },
+    "cleanup.policy": ("cleanup_policy", tuple),
+    "compression.type": ("compression_id", _compression_id),
+    "message.timestamp.difference.max.ms": ("timestamp_difference_max_ms", int),
+    "message.timestamp.type": ("is_log_append_time", "LogAppendTime".__eq__),
+    LEADER_THROTTLED_REPLICAS: ("leader_throttled", ThrottledReplicas.of),
+    FOLLOWER_THROTTLED_REPLICAS: ("follower_throttled", ThrottledReplicas.of),
 }
 """Topic configs that logs use, each with its LogConfig field and a conversion function."""
 

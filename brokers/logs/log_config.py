@@ -49,8 +49,6 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     """Configs that apply to all logs of a topic. Most fields have the name of a topic config.
 
     - ``retention_ms``, ``retention_bytes``: a negative value means no limit.
-    - ``delete``: cleanup.policy contains "delete". Otherwise only segments before the log start
-      offset are deleted.
     - ``producer_id_expiration_ms``: how long the state of an idle producer is kept (the broker's
       transactional.id.expiration.ms).
     - ``flush_messages``: number of unflushed records after which the log is flushed.
@@ -74,7 +72,7 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     max_message_bytes: int = _default("max.message.bytes")
     retention_ms: int = _default("retention.ms")
     retention_bytes: int = _default("retention.bytes")
-    delete: bool = True
+    cleanup_policy: tuple[str, ...] = ("delete",)
     file_delete_delay_ms: int = _default("file.delete.delay.ms")
     producer_id_expiration_ms: int = BROKER_CONFIGS["transactional.id.expiration.ms"].default_value
     flush_messages: int = _default("flush.messages")
@@ -85,6 +83,16 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     min_insync_replicas: int = _default("min.insync.replicas")
     leader_throttled: ThrottledReplicas = NONE_THROTTLED
     follower_throttled: ThrottledReplicas = NONE_THROTTLED
+
+    @property
+    def delete(self) -> bool:
+        """True if old segments are deleted; if False, only those before the log start offset."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compact(self) -> bool:
+        """True if every record must have a key."""
+        return "compact" in self.cleanup_policy
 
 
 DEFAULT_LOG_CONFIG: Final = LogConfig()

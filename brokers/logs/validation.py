@@ -1,8 +1,8 @@
 """Validation of batches that a leader receives from producers, or a follower from its leader.
 
-The size, the CRC and the header of a batch are checked. Records are decoded only if the topic
-limits timestamps, or if the batch must be recompressed. Otherwise a batch whose header contradicts
-its records is accepted, although a Kafka broker would reject it. Mirrors
+The size, the CRC and the header of a batch are checked. Records are decoded only if the topic is
+compacted or limits timestamps, or if the batch must be recompressed. Otherwise a batch whose header
+contradicts its records is accepted, although a Kafka broker would reject it. Mirrors
 kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
 """
 
@@ -82,14 +82,20 @@ def check_produced(
         batch = _compressed_anew(batch, header, config.compression_id or 0)
         header = parse_header(batch)
         _check_size(batch, name, config)
-    if config.is_log_append_time:
-        return stamped(batch, header, now_ms)
-    if config.timestamp_difference_max_ms < NEVER:
+    limits_time = not config.is_log_append_time and config.timestamp_difference_max_ms < NEVER
+    if config.compact or limits_time:
         # Imported here, because decoding needs a library that most brokers never use.
         from klamm.brokers.logs.records import decode_batch
 
         for _, record in decode_batch(batch, header):
-            check_timestamp(record.timestamp_ms, config, now_ms)
+            if config.compact and record.key is None:
+                raise InvalidRecord(
+                    f"Compacted topic cannot accept message without key in topic partition {name}."
+                )
+            if limits_time:
+                check_timestamp(record.timestamp_ms, config, now_ms)
+    if config.is_log_append_time:
+        return stamped(batch, header, now_ms)
     return batch, header
 
 

@@ -89,7 +89,7 @@ def _encoded(
     base_sequence: int,
 ) -> bytes:
     return encode_batch(
-        [Record(timestamp_ms, None, value) for value in values],
+        [Record(timestamp_ms, b"k", value) for value in values],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

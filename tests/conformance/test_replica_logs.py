@@ -334,7 +334,9 @@ def test_a_log_that_is_all_too_old_is_empty_at_its_end(log_factory: LogFactory) 
 
 def test_without_delete_only_what_is_before_the_start_goes(log_factory: LogFactory) -> None:
     config = small_segments(log_factory, batches=1, retention_ms=0, retention_bytes=0)
-    log = log_factory.create(LogConfig(config.segment_bytes, retention_ms=0, delete=False))
+    log = log_factory.create(
+        LogConfig(config.segment_bytes, retention_ms=0, cleanup_policy=("compact",))
+    )
     lead(log_factory, log, *[(0, 10)] * 4)
     assert deleted_bytes(log, NOW_MS + 9999, 40) == 0
     log.increment_log_start_offset(25)

@@ -108,7 +108,10 @@ def test_a_replica_outside_the_isr_is_waited_for(replicas: Replicas) -> None:
 def test_other_partitions_are_refused(replicas: Replicas) -> None:
     log = replicas.replica(1).log
     assert log is not None
-    log.config, config = msgspec.structs.replace(log.config, delete=False), log.config
+    log.config, config = (
+        msgspec.structs.replace(log.config, cleanup_policy=("compact",)),
+        log.config,
+    )
     assert deleted(replicas, delete(replicas, 4)) == DeletedRecords(Errors.POLICY_VIOLATION)
     log.config = config
     internal = TopicPartition("__consumer_offsets", 0)

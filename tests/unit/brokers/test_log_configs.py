@@ -19,7 +19,9 @@ def test_properties_are_defaults_of_all_logs() -> None:
     config = broker_log_config(
         {"log.segment.bytes": "4000", "log.retention.bytes": "-1", "log.cleanup.policy": "compact"}
     )
-    assert config == msgspec.structs.replace(DEFAULT_LOG_CONFIG, segment_bytes=4000, delete=False)
+    assert config == msgspec.structs.replace(
+        DEFAULT_LOG_CONFIG, segment_bytes=4000, cleanup_policy=("compact",)
+    )
     assert broker_log_config({}) == DEFAULT_LOG_CONFIG
 
 
@@ -47,7 +49,9 @@ def test_a_topic_overrides_and_what_does_not_fit_is_passed_over(
 ) -> None:
     overrides = {"retention.ms": "7", "segment.bytes": "x", "cleanup.policy": "compact,delete"}
     config = topic_log_config("t", overrides, DEFAULT_LOG_CONFIG)
-    assert config == msgspec.structs.replace(DEFAULT_LOG_CONFIG, retention_ms=7)
+    assert config == msgspec.structs.replace(
+        DEFAULT_LOG_CONFIG, retention_ms=7, cleanup_policy=("compact", "delete")
+    )
     (message,) = caplog.messages
     assert message.startswith("topic t: Invalid value x for configuration segment.bytes: ")
     assert topic_log_config("t", {}, DEFAULT_LOG_CONFIG) is DEFAULT_LOG_CONFIG

@@ -28,11 +28,15 @@ def decode_batches(records: bytes) -> Iterator[StoredRecord]:
 
 
 def batch(
-    *values: bytes, timestamp_ms: int = NOW_MS, compression: str = "none", **producer: int
+    *values: bytes,
+    timestamp_ms: int = NOW_MS,
+    compression: str = "none",
+    key: bytes | None = b"k",
+    **producer: int,
 ) -> bytes:
     """A batch with one record a value, one ms apart."""
     records = [
-        Record(timestamp_ms + number, None, value) for number, value in enumerate(values or (b"v",))
+        Record(timestamp_ms + number, key, value) for number, value in enumerate(values or (b"v",))
     ]
     return encode_batch(records, compression, **producer)
 

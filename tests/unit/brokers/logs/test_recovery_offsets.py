@@ -17,7 +17,7 @@ from klamm.brokers.storage.disk import LOCAL_DISK
 from tests.unit.brokers.logs.batches import FOUR_A_SEGMENT, NOW_MS, ONE, contents, written
 
 SUFFIXES = (".log", ".index", ".timeindex")
-COMPACTED = msgspec.structs.replace(FOUR_A_SEGMENT, delete=False)
+COMPACTED = msgspec.structs.replace(FOUR_A_SEGMENT, cleanup_policy=("compact",))
 
 
 def opened(directory: Path, known: Known, config: LogConfig = FOUR_A_SEGMENT) -> SegmentLog:

@@ -33,7 +33,9 @@ KEPT = LogConfig(retention_ms=-1)
         pytest.param(LogConfig(retention_ms=0), 0, 29, 2, id="up to the high watermark"),
         pytest.param(LogConfig(retention_ms=0), 0, 20, 2, id="up to the end of a segment"),
         pytest.param(LogConfig(retention_ms=0), 0, 19, 1, id="not up to its end"),
-        pytest.param(LogConfig(retention_ms=0, delete=False), 0, 30, 0, id="compacted"),
+        pytest.param(
+            LogConfig(retention_ms=0, cleanup_policy=("compact",)), 0, 30, 0, id="compacted"
+        ),
         pytest.param(LogConfig(retention_ms=-1, retention_bytes=151), 0, 30, 0, id="small"),
         pytest.param(LogConfig(retention_ms=-1, retention_bytes=150), 0, 30, 1, id="too large"),
         pytest.param(LogConfig(retention_ms=-1, retention_bytes=0), 0, 30, 3, id="nothing kept"),
@@ -43,7 +45,13 @@ KEPT = LogConfig(retention_ms=-1)
         pytest.param(KEPT, 10, 30, 1, id="the start is in the second segment"),
         pytest.param(KEPT, 30, 30, 2, id="the start is the end"),
         pytest.param(KEPT, 30, 10, 1, id="the start is the end, which is not committed"),
-        pytest.param(LogConfig(delete=False, retention_bytes=0), 20, 30, 2, id="compacted start"),
+        pytest.param(
+            LogConfig(cleanup_policy=("compact",), retention_bytes=0),
+            20,
+            30,
+            2,
+            id="compacted start",
+        ),
     ],
 )
 def test_the_first_segments_are_deleted(
@@ -70,6 +78,6 @@ def test_the_first_segment_expires_next() -> None:
         ([], config),
         ([EMPTY], config),
         (SEGMENTS, KEPT),
-        (SEGMENTS, LogConfig(retention_ms=9_500, delete=False)),
+        (SEGMENTS, LogConfig(retention_ms=9_500, cleanup_policy=("compact",))),
     ):
         assert next_expiry_ms(segments, other, -10_000) is None

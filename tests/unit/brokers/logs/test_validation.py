@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.brokers.logs.errors import InvalidTimestamp, RecordTooLarge
+from klamm.brokers.logs.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.record_batch import COMPRESSIONS, check_batches, parse_header, stamped
 from klamm.brokers.logs.validation import check_produced, check_timestamp
@@ -30,6 +30,17 @@ def test_a_stamped_batch_is_whole_and_all_its_records_have_that_time() -> None:
     assert header.is_log_append_time and header.max_timestamp_ms == NOW_MS + 500
     times = [stored.record.timestamp_ms for stored in decode_batches(given)]
     assert times == [NOW_MS + 500] * 2
+
+
+@pytest.mark.parametrize("is_log_append_time", [False, True])
+def test_a_compacted_topic_takes_only_records_with_keys(is_log_append_time: bool) -> None:
+    config = LogConfig(cleanup_policy=("delete", "compact"), is_log_append_time=is_log_append_time)
+    without = batch(b"a", key=None)
+    with pytest.raises(InvalidRecord, match="without key in topic partition t-0"):
+        check_produced(without, "t-0", config, NOW_MS)
+    _, header = check_produced(batch(b"a", b"b"), "t-0", config, NOW_MS)
+    assert header.record_count == 2
+    check_produced(without, "t-0", LogConfig(), NOW_MS)
 
 
 @pytest.mark.parametrize("is_log_append_time", [False, True])
