@@ -32,7 +32,7 @@ from klamm.zk.ensemble import FOLLOWER, LEADER, SINGLE_SERVER, WHOLE_ENSEMBLE
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
-WORDS: Final = {"log_dir": "dir", "sources": "from", "destinations": "to"}
+WORDS: Final = {"sources": "from", "destinations": "to"}
 """Names of arguments in drills, if they differ from the action's field names (the keys)."""
 _PLACEHOLDER: Final = re.compile(r"\{[A-Za-z_]+\}")
 _PLACEHOLDERS: Final = ("{zk}", "{bootstrap}")
@@ -140,7 +140,7 @@ def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Typ
         return reader.parties(node)
     if name == "between":
         return tuple(reader.parties(group) for group in reader.items(node, name))
-    if name == "dir":
+    if name == "log_dir":
         return reader.log_dir(node)
     match kind:
         case inspect.IntType():

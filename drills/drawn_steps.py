@@ -170,11 +170,13 @@ def _fail_disk(draw: Draw) -> str:
     kind = draw.rng.choice(("enospc", "eio", "short-write"))
     after = draw.rng.choice(("", ", after_bytes: 200", ", after_bytes: 5000"))
     times = draw.rng.choice(("", ", times: 1"))
-    return f"fail_disk: {{broker: {draw.up()}, dir: {log_dir}, kind: {kind}{after}{times}}}"
+    return f"fail_disk: {{broker: {draw.up()}, log_dir: {log_dir}, kind: {kind}{after}{times}}}"
 
 
 def _fail_log_dir(draw: Draw) -> str:
-    return f"fail_log_dir: {{broker: {draw.up()}, dir: {draw.rng.choice(draw.cluster.log_dirs)}}}"
+    return (
+        f"fail_log_dir: {{broker: {draw.up()}, log_dir: {draw.rng.choice(draw.cluster.log_dirs)}}}"
+    )
 
 
 def _slow_disk(draw: Draw) -> str:

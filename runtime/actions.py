@@ -230,10 +230,10 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "resume": ActionKind(Resume, "resume: 0", f"{BROKER}resume"),
     "bounce_registration": ActionKind(BounceRegistration, "bounce_registration: 2"),
     "fail_log_dir": ActionKind(
-        FailLogDir, "fail_log_dir: {broker: 1, dir: d1}", f"{BROKER}fail-log-dir"
+        FailLogDir, "fail_log_dir: {broker: 1, log_dir: d1}", f"{BROKER}fail-log-dir"
     ),
     "fail_disk": ActionKind(
-        FailDisk, "fail_disk: {broker: 1, dir: d1, kind: enospc}", "/disks/fail"
+        FailDisk, "fail_disk: {broker: 1, log_dir: d1, kind: enospc}", "/disks/fail"
     ),
     "slow_disk": ActionKind(SlowDisk, "slow_disk: {broker: 1, bytes_per_s: 1000}", "/disks/slow"),
     "heal_disks": ActionKind(HealDisks, "heal_disks", "/disks/heal"),

@@ -151,7 +151,7 @@ class Actions:
         self,
         *,
         broker: int | str,
-        dir: str,
+        log_dir: str,
     ) -> None:
         """Make a log directory of a broker fail. The directory must be listed in log.dirs."""
 
@@ -161,7 +161,7 @@ class Actions:
         *,
         kind: Literal["enospc", "eio", "short-write", "fsync"],
         broker: int | str | None = None,
-        dir: str | None = None,
+        log_dir: str | None = None,
         journal: bool | None = None,
         after_bytes: int | None = None,
         times: int | None = None,
@@ -179,7 +179,7 @@ class Actions:
         *,
         broker: int | str,
         bytes_per_s: int,
-        dir: str | None = None,
+        log_dir: str | None = None,
     ) -> None:
         """Limit the rate of replica copies to and from a broker's log directory (by default, all
         of them)."""

@@ -114,11 +114,12 @@ def test_a_page_shows_faults_beside_the_brokers_that_they_concern() -> None:
     text = (
         "  - cut: {from: 1, to: zookeeper}\n  - wait: 1s\n"
         "  - delay: {between: [1, others], ms: 20}\n  - skew_clock: {broker: 2, ms: 60000}\n"
-        "  - slow_disk: {broker: 2, dir: d0, bytes_per_s: 1000}\n"
+        "  - slow_disk: {broker: 2, log_dir: d0, bytes_per_s: 1000}\n"
         "  - fail_requests: {api: Produce, drop: true, broker: 0, times: 5}\n"
         "  - fail_disk: {journal: true, kind: eio}\n  - wait: 1s\n"
         "  - isolate: [2]\n  - clog: {between: [[0], [1, 2]]}\n  - wait: 500ms\n"
-        "  - heal_network\n  - heal_disks\n  - fail_log_dir: {broker: 0, dir: d1}\n  - wait: 1s\n"
+        "  - heal_network\n  - heal_disks\n  - fail_log_dir: {broker: 0, log_dir: d1}\n"
+        "  - wait: 1s\n"
     )
     found = periods(read_page(page_of_text(head + text, "d.yaml", 0, NO_QUIRKS, "")))
     begun, later, split, healed = (f"{s:.3f} s" for s in (4, 5, 6, 6.5))

@@ -104,8 +104,10 @@ ACTION_CASES = {
     "skew_clock: {broker: controller, ms: -60000}": (actions.SkewClock("controller", -60_000),),
     "heal_network": (network_actions.HealNetwork(),),
     "bounce_registration: 2": (actions.BounceRegistration(2),),
-    "fail_log_dir: {broker: 1, dir: d1}": (actions.FailLogDir(1, "d1"),),
-    "fail_disk: {broker: 1, dir: d1, kind: enospc}": (actions.FailDisk(FaultKind.ENOSPC, 1, "d1"),),
+    "fail_log_dir: {broker: 1, log_dir: d1}": (actions.FailLogDir(1, "d1"),),
+    "fail_disk: {broker: 1, log_dir: d1, kind: enospc}": (
+        actions.FailDisk(FaultKind.ENOSPC, 1, "d1"),
+    ),
     "fail_disk: {broker: leader of t-0, kind: fsync, times: 2, after_bytes: 9}": (
         actions.FailDisk(FaultKind.FSYNC, T0, after_bytes=9, times=2),
     ),
@@ -114,7 +116,7 @@ ACTION_CASES = {
         actions.FailDisk(FaultKind.SHORT_WRITE, journal=True),
     ),
     "slow_disk: {broker: 1, bytes_per_s: 1000}": (actions.SlowDisk(1, 1000),),
-    "slow_disk: {broker: 1, dir: d1, bytes_per_s: 5}": (actions.SlowDisk(1, 5, "d1"),),
+    "slow_disk: {broker: 1, log_dir: d1, bytes_per_s: 5}": (actions.SlowDisk(1, 5, "d1"),),
     "heal_disks": (actions.HealDisks(),),
     "kill_all": (steps.KillAll(),),
     "up_again": (steps.UpAgain(),),
@@ -520,8 +522,8 @@ WRONG = {
     "- {fail_disk: {broker: 1, kind: eio, times: 0}}": ("5:47", "times must be from 1", ""),
     "- {slow_disk: {broker: 1}}": ("5:17", "slow_disk requires 'bytes_per_s'", ""),
     "- {heal_disks: 1}": ("5:18", "heal_disks takes no value", ""),
-    "- {fail_log_dir: {broker: 1}}": ("5:20", "fail_log_dir requires 'dir'", ""),
-    "- {fail_log_dir: {broker: 1, dri: x}}": ("5:32", "unknown word", "did you mean dir?"),
+    "- {fail_log_dir: {broker: 1}}": ("5:20", "fail_log_dir requires 'log_dir'", ""),
+    "- {fail_log_dir: {broker: 1, log_dri: x}}": ("5:32", "unknown word", "did you mean log_dir?"),
     "- {reassign: {t: [1]}}": ("5:17", "a key must be a partition, not 't'", "as in t-0"),
     "- {reassign: {t-0: []}}": ("5:22", "a partition needs at least one replica", ""),
     "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
@@ -555,8 +557,8 @@ WRONG = {
     "- {expect: {controller: x}}": ("5:27", "'x' is not a controller", "an id, moved, or none"),
     "- {always: {leader: {t-0: 1}}}": ("5:6", "unknown word in a step 'always'", "known: kill"),
     "- when: {step: U2}": ("5:5", "unknown word in a step 'when'", ""),
-    "- {fail_log_dir: {broker: 1, dir: d}}": (
-        "5:37",
+    "- {fail_log_dir: {broker: 1, log_dir: d}}": (
+        "5:41",
         "the brokers have no log directory d",
         "known: kafka-logs; cluster: {config: {log.dirs: 'a,b'}}",
     ),
