@@ -14,7 +14,7 @@ DelayedDeleteTopics.scala, all in kafka/server/, and deleteTopic of kafka/zk/Adm
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klamm.admin.topics.topics import check_topic_absent, validate_topic_create
@@ -141,7 +141,7 @@ def _validate(
         if 0 not in assignment:
             # 2.8.2 takes the replication factor from partition 0 and fails, after its checks have
             # accepted ids such as {-1}.
-            results.append(CreatableTopicResult(name, Errors.UNKNOWN_SERVER_ERROR))
+            results.append(CreatableTopicResult(name, UNKNOWN))
             continue
         existing.add(name)
         assignments[name] = assignment
@@ -212,33 +212,40 @@ def _write(
     ``results`` and is removed from ``assignments``.
     """
     configs = {
-        ConfigEntityZNode.path("topics", topic.name): ConfigEntityZNode.encode(topic.overrides)
+        topic.name: SetData(
+            ConfigEntityZNode.path("topics", topic.name), ConfigEntityZNode.encode(topic.overrides)
+        )
         for topic in request.topics
         if topic.name in assignments
     }
-    set_codes = _fenced(controller, [SetData(path, data) for path, data in configs.items()])
-    absent = [
-        Create(path, data)
-        for (path, data), code in zip(configs.items(), set_codes, strict=True)
-        if code is ResultCode.NONODE
-    ]
-    _fenced(controller, absent)
-    sound = {r.name: i for i, r in enumerate(results) if r.name in assignments}
-    creates = [
-        Create(TopicZNode.path(name), _topic_data(name, results[i].topic_id, assignments[name]))
-        for name, i in sound.items()
-    ]
-    codes = _fenced(controller, creates)
-    for (name, i), create, code in zip(sound.items(), creates, codes, strict=True):
-        if code is ResultCode.NODEEXISTS and _is_ours(controller, create):
-            continue
+    codes = dict(zip(configs, _fenced(controller, list(configs.values())), strict=True))
+    absent = {
+        name: Create(op.path, op.data)
+        for name, op in configs.items()
+        if codes[name] is ResultCode.NONODE
+    }
+    codes |= _create(controller, absent)
+    failed = {
+        name: CreatableTopicResult(name, UNKNOWN, reason(code, configs[name].path))
+        for name, code in codes.items()
+        if code is not ResultCode.OK
+    }
+    creates = {
+        r.name: Create(
+            TopicZNode.path(r.name), _topic_data(r.name, r.topic_id, assignments[r.name])
+        )
+        for r in results
+        if r.name in assignments and r.name not in failed
+    }
+    for name, code in _create(controller, creates).items():
         if code is ResultCode.NODEEXISTS:
             text = f"Topic '{name}' already exists."
-            results[i] = CreatableTopicResult(name, Errors.TOPIC_ALREADY_EXISTS, text)
-            del assignments[name]
+            failed[name] = CreatableTopicResult(name, Errors.TOPIC_ALREADY_EXISTS, text)
         elif code is not ResultCode.OK:
-            results[i] = CreatableTopicResult(name, UNKNOWN, reason(code, create.path))
-            del assignments[name]
+            failed[name] = CreatableTopicResult(name, UNKNOWN, reason(code, creates[name].path))
+    results[:] = [failed.get(r.name, r) for r in results]
+    for name in failed:
+        del assignments[name]
 
 
 def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> bytes:
@@ -251,11 +258,22 @@ def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> byte
     )
 
 
-def _is_ours(controller: KafkaController, create: Create) -> bool:
-    """Return True if this controller created the topic znode, although ZooKeeper's reply was lost.
+def _create(controller: KafkaController, creates: Mapping[str, Create]) -> dict[str, ResultCode]:
+    """Create znodes in one pipelined batch, and return the result code of each.
 
-    In that case the znode has exactly the data that was sent, including the random topic id.
+    The code is OK if this controller created the znode, although ZooKeeper's reply was lost.
     """
+    codes = _fenced(controller, list(creates.values()))
+    return {
+        name: ResultCode.OK
+        if code is ResultCode.NODEEXISTS and _is_ours(controller, create)
+        else code
+        for (name, create), code in zip(creates.items(), codes, strict=True)
+    }
+
+
+def _is_ours(controller: KafkaController, create: Create) -> bool:
+    """Return True if the znode has exactly the data that was sent; a topic's has a random id."""
     found = controller.zk.get_data_and_stat(create.path)
     return found is not None and found[0] == create.data
 
@@ -326,20 +344,14 @@ def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceiv
         controller.reply(message, refusal(request, Errors.TOPIC_DELETION_DISABLED))
         return
     with controller.answering_failure(event):
-        names = _names_of(controller, request.topic_ids)
+        known = controller.context.topic_names
+        names = {topic_id: known.get(topic_id) for topic_id in request.topic_ids}
         topics = [*request.topics, *(name for name in names.values() if name is not None)]
         pending = PendingDeletion(message, request, names, _mark(controller, topics))
     if request.timeout_ms <= 0 or not pending.marked:
         controller.reply(message, pending.response(pending.marked))
         return
     controller.pending_requests.add(pending, request.timeout_ms)
-
-
-def _names_of(controller: KafkaController, topic_ids: Sequence[str]) -> dict[str, str | None]:
-    if not topic_ids:
-        return {}
-    names = {topic_id: topic for topic, topic_id in controller.context.topic_ids.items()}
-    return {topic_id: names.get(topic_id) for topic_id in topic_ids}
 
 
 def _mark(controller: KafkaController, topics: Sequence[str]) -> dict[str, Errors]:
@@ -365,5 +377,5 @@ def _mark(controller: KafkaController, topics: Sequence[str]) -> dict[str, Error
         if result.code not in (ResultCode.OK, ResultCode.NODEEXISTS):
             text = reason(result.code, op.path)
             controller.log.error(f"Error processing delete topic request for topic {topic}: {text}")
-            results[topic] = Errors.UNKNOWN_SERVER_ERROR
+            results[topic] = UNKNOWN
     return results

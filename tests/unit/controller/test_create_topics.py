@@ -311,6 +311,34 @@ def test_a_topic_too_big_for_zookeeper_leaves_the_others_alone(cluster: Cluster)
     cluster.assert_nothing_failed()
 
 
+def test_a_topic_whose_config_cannot_be_written_is_not_created(cluster: Cluster) -> None:
+    replicas = ",".join(f"{partition}:0" for partition in range(200_000))
+    configs = {"leader.replication.throttled.replicas": replicas}
+    big, other = create(
+        cluster, CreatableTopic("t", 1, 1, configs=configs), CreatableTopic("u", 1, 1)
+    )
+    text = "KeeperErrorCode = MarshallingError for /config/topics/t"
+    assert big == CreatableTopicResult("t", Errors.UNKNOWN_SERVER_ERROR, text)
+    assert other.error is Errors.NONE
+    assert cluster.admin.get_all_topics_in_cluster() == ["u"]
+    cluster.assert_nothing_failed()
+
+
+def test_a_config_whose_reply_was_lost_is_written_once(cluster: Cluster) -> None:
+    lost: list[int] = []
+
+    def lose_once(session_id: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
+        if created(op, "/config/topics/t") and not lost:
+            lost.append(session_id)
+            raise LostReply
+
+    cluster.server.after_op = lose_once
+    (result,) = create(cluster, CreatableTopic("t", 1, 1, configs={"retention.ms": "5000"}))
+    assert lost
+    assert result.error is Errors.NONE
+    assert cluster.admin.get_entity_configs("topics", "t") == {"retention.ms": "5000"}
+
+
 def test_a_timeout_that_was_due_when_the_session_ended_is_answered(cluster: Cluster) -> None:
     for name in ("t", "u"):
         topic = CreatableTopic(name, assignments={0: (7,)})
