@@ -32,6 +32,7 @@ from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.real.cluster import RealCluster
 from klamm.server.admin_channel import admin_of
 from klamm.server.closing import Closing
+from klamm.server.config import check_rack_name
 from klamm.server.data_dir import DataDir
 from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
 from klamm.server.opened_parts import OpenedParts
@@ -84,6 +85,8 @@ class ControllerServerConfig:
             raise UsageError(
                 f"--id {self.broker_id} is not a valid broker id", hint="use e.g. 1000"
             )
+        if self.rack is not None:
+            check_rack_name(self.rack, "--rack")
         check_broker_configs(self.config)
         name = "inter.broker.protocol.version"
         if not self.protocol.is_spoken_to_brokers:

@@ -92,6 +92,8 @@ def test_listeners(text: str, expected: EndPoint | None) -> None:
 def test_bad_options_are_refused(configure: Configure) -> None:
     with pytest.raises(UsageError, match=r"protocol 2\.0 to 2\.8"):
         configure(config={"inter.broker.protocol.version": "1.1"})
+    with pytest.raises(UsageError, match="--rack is empty"):
+        configure(rack=" ")
     with pytest.raises(UsageError, match="not a valid version"):
         configure(config={"inter.broker.protocol.version": "3.9"})
     assert configure(config={"inter.broker.protocol.version": "2.3"}).protocol.stop_replica_version
