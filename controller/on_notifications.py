@@ -95,12 +95,17 @@ def delete_notifications(
 def _deleted_at_the_end(
     controller: KafkaController, notifications: Notifications
 ) -> Iterator[list[str]]:
-    """Context manager that yields sequence numbers, and deletes the notifications on exit."""
+    """Context manager that yields sequence numbers, and deletes the notifications on exit.
+
+    A controller that crashes (in the simulated world, with a BaseException) deletes nothing.
+    """
     names = list_notifications(controller, notifications)
     try:
         yield _sequence_numbers(controller, notifications, names)
-    finally:
+    except Exception:
         delete_notifications(controller, notifications, names)
+        raise
+    delete_notifications(controller, notifications, names)
 
 
 def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:

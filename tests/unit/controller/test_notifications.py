@@ -7,6 +7,8 @@ import pytest
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.zk.memory_store import Crashed
+from klamm.zk.store import GetData, ReadOp, Transaction
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -73,3 +75,18 @@ def test_a_broker_that_is_shutting_down_is_asked_for_its_failed_replicas(cluster
     assert begun[0] == "Handling log directory failure for brokers 2,7"
     assert not cluster.admin.get_children("/log_dir_event_notification")
     cluster.assert_nothing_failed()
+
+
+def test_a_controller_that_crashes_while_it_reads_notifications_deletes_none(
+    cluster: Cluster,
+) -> None:
+    def crash(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, GetData) and op.path.startswith("/log_dir_event_notification/"):
+            cluster.server.before_op = None
+            raise Crashed
+
+    cluster.server.before_op = crash
+    cluster.admin.propagate_log_dir_event(2)
+    with pytest.raises(Crashed):
+        cluster.run()
+    assert cluster.admin.get_children("/log_dir_event_notification")
