@@ -104,10 +104,10 @@ class KafkaController:
         self.partition_state_machine = PartitionStateMachine(self)
         self.replica_state_machine = ReplicaStateMachine(self)
         self.reassignments = PartitionReassignments(self)
-        self.watches = Watches(quirks)
+        self.malformed: dict[str, str] = {}
+        self.watches = Watches(self.malformed, quirks)
         self.topic_deletion_manager = TopicDeletionManager(self)
         self.pending_requests = PendingRequests(self)
-        self.malformed: dict[str, str] = {}
         self.active_controller_id = NO_CONTROLLER
         self.is_elected = False
         self.is_shut_down = False

@@ -89,7 +89,6 @@ def process_partition_state_modifications(
     if found.malformed:
         return
     controller.malformed.pop(path, None)
-    controller.watches.malformed.pop(path, None)
     if tp.topic in context.topics_to_be_deleted:
         return
     controller.log.info(f"The state of partition {tp} can be read again")
@@ -105,11 +104,9 @@ def process_partition_state_modifications(
 
 
 def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
-    states = {TopicPartitionStateZNode.path(tp): tp for tp in partitions}
-    controller.watches.malformed.update(states)
     again = controller.zk.get_partition_states(partitions, watch=True)
     malformed = {error.path for error in again.malformed}
-    for path, tp in states.items():
+    for tp in partitions:
         # The znode was repaired between the two reads, so no watch will fire.
-        if path not in malformed:
+        if TopicPartitionStateZNode.path(tp) not in malformed:
             controller.events.put_caused(PartitionStateModifications(tp))

@@ -6,7 +6,7 @@ again. Mirrors the classes in kafka/controller/KafkaController.scala whose names
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
@@ -57,16 +57,16 @@ class Watches:
 
     - ``brokers``: brokers with a watched registration znode.
     - ``topics``: topics with a watched topic znode.
-    - ``malformed``: partitions with a malformed state znode, keyed by znode path.
     """
 
-    def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
+    def __init__(self, malformed: Container[str], quirks: Quirks = NO_QUIRKS) -> None:
+        """``malformed``: the paths of the quarantined znodes, which change with time."""
+        self._malformed = malformed
         self._quirks = quirks
         self._is_active = False
         self.brokers: set[int] = set()
         self.topics: set[str] = set()
         self._reassigned: dict[str, TopicPartition] = {}
-        self.malformed: dict[str, TopicPartition] = {}
 
     def activate(self) -> None:
         """React to all watches from now on, because this controller has become active."""
@@ -78,7 +78,6 @@ class Watches:
         self.brokers.clear()
         self.topics.clear()
         self._reassigned.clear()
-        self.malformed.clear()
 
     def register_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
         """React to changes to the state znodes of ``partitions``, which are being reassigned."""
@@ -104,9 +103,10 @@ class Watches:
             return ZkPartitionReassignment()
         if path == PreferredReplicaElectionZNode.path and kind is WatchKind.CREATED:
             return ReplicaLeaderElection()
-        malformed = self.malformed.get(path)
-        if malformed is not None:
-            return PartitionStateModifications(malformed)
+        if path in self._malformed:
+            tp = TopicPartitionStateZNode.partition_of(path)
+            if tp is not None:
+                return PartitionStateModifications(tp)
         if kind is not WatchKind.DATA_CHANGED:
             return None
         reassigned = self._reassigned.get(path)

@@ -349,18 +349,17 @@ def test_an_election_that_another_wins_is_logged(is_deleted: bool, text: str) ->
 
 def test_watches_that_were_cleared_mean_nothing_to_the_next_term() -> None:
     tp = TopicPartition("t", 0)
-    watches = Watches()
-    paths = ("/brokers/ids/1", "/brokers/topics/t", "/m", TopicPartitionStateZNode.path(tp))
+    watches = Watches({})
+    paths = ("/brokers/ids/1", "/brokers/topics/t", TopicPartitionStateZNode.path(tp))
     fired = [WatchEvent(WatchKind.DATA_CHANGED, path) for path in paths]
     watches.activate()
     watches.brokers.add(1)
     watches.topics.add("t")
-    watches.malformed["/m"] = tp
     watches.register_reassigned([tp])
     assert None not in map(watches.event_of, fired)
     watches.clear()
     watches.activate()
-    assert [watches.event_of(event) for event in fired] == [None] * 4
+    assert [watches.event_of(event) for event in fired] == [None] * 3
 
 
 def test_kafka_12315_never_sends_again() -> None:

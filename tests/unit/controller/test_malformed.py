@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from klamm.cluster.journal import Kind
@@ -392,6 +393,29 @@ def test_states_of_a_topic_that_is_removed_are_forgotten(cluster: Cluster) -> No
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.run()
     assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_a_topic_of_the_same_name_as_one_with_a_malformed_state_is_reassigned(
+    cluster: Cluster,
+) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    cluster.write_state(tp, b"?")
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert list(cluster.active.malformed) == [TopicPartitionStateZNode.path(tp)]
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    cluster.create_topic("t", (1,))
+    controller = cluster.active
+    # As before inter-broker protocol 2.7: the leader writes the ISR that completes it.
+    controller.config = msgspec.structs.replace(controller.config, is_alter_isr_enabled=False)
+    cluster.admin.create_partition_reassignment({tp: (0,)})
+    cluster.run()
+    in_sync = cluster.state(tp).with_leader_and_isr(1, (1, 0))
+    cluster.write_state(tp, TopicPartitionStateZNode.encode(in_sync, controller.context.epoch))
+    cluster.run()
+    assert cluster.active.context.assignments[tp] == ReplicaAssignment((0,))
     cluster.assert_nothing_failed()
 
 
