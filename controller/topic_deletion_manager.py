@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import StateChangeFailed
 from klamm.cluster.journal import Kind
 from klamm.cluster.jvm.scala_sets import scala_hash_set, scala_set
 from klamm.cluster.requests import ControlRequest, StopReplicaRequest, StopReplicaResponse
@@ -161,7 +162,7 @@ class TopicDeletionManager:
         waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         forgotten = sorted(waiting.intersection(topics))
         if forgotten and not self._controller.quirks.deleted_topic_znode_leaves_stale_state:
-            self._controller.controller_zk.delete_topics(forgotten, context.epoch_zk_version)
+            self._delete_znodes(forgotten)
 
     # Queueing
 
@@ -237,12 +238,10 @@ class TopicDeletionManager:
         controller.watches.topics.difference_update(topics)
         deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)
         controller.replica_state_machine.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
-        failed = controller.controller_zk.delete_topics(topics, controller.context.epoch_zk_version)
+        failed = self._delete_znodes(topics)
         for topic in topics:
             if topic in failed:
-                reason = failed[topic].reason
-                controller.log.error(f"Error while deleting topic {topic}: {reason}", _SOURCE)
-                self._report_halted([topic], reason)
+                self._report_halted([topic], failed[topic].reason)
                 continue
             controller.recorder.occurrence(
                 Kind.TOPIC_DELETED, topic=topic, detail=controller.context.topic_ids.get(topic)
@@ -250,6 +249,14 @@ class TopicDeletionManager:
             controller.context.remove_topic(topic)
             self._forget_malformed(topic)
             controller.log.info(f"Deletion of topic {topic} successfully completed", _SOURCE)
+
+    def _delete_znodes(self, topics: Sequence[str]) -> dict[str, StateChangeFailed]:
+        """Delete the znodes of ``topics``; log and return the failures, keyed by topic."""
+        controller = self._controller
+        failed = controller.controller_zk.delete_topics(topics, controller.context.epoch_zk_version)
+        for topic, failure in failed.items():
+            controller.log.error(f"Error while deleting topic {topic}: {failure}", _SOURCE)
+        return failed
 
     def _forget_malformed(self, topic: str) -> None:
         malformed, path = self._controller.malformed, TopicZNode.path(topic)

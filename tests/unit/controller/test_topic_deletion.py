@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -13,6 +14,7 @@ from klamm.cluster.types import LEADER_DURING_DELETE, TopicPartition
 from klamm.controller.events import PartitionModifications
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.store import (
+    Delete,
     GetChildren,
     ReadOp,
     ReadResult,
@@ -184,6 +186,24 @@ def test_a_request_is_taken_away_if_its_topic_vanishes_while_it_waits_for_a_reas
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.run()
     assert cluster.admin.get_topic_deletions() == []
+
+
+def test_znodes_of_a_vanished_topic_that_cannot_be_deleted_are_logged(cluster: Cluster) -> None:
+    cluster.brokers[1].is_silent = True
+    mark(cluster, "t")
+    cluster.admin.delete_recursive("/brokers/topics/t")
+    children = itertools.count()
+
+    def create_again(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, list) and op[-1] == Delete("/brokers/topics/t"):
+            cluster.admin.create_recursive(f"/brokers/topics/t/{next(children)}")
+
+    cluster.server.before_op = create_again
+    cluster.run()
+    assert (
+        "Error while deleting topic t: KeeperErrorCode = Directory not empty for /brokers/topics/t"
+        in cluster.controller_logs[0].getvalue()
+    )
 
 
 def test_what_halts_a_deletion_is_reported_once_and_again_by_the_next_controller(
