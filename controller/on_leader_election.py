@@ -81,13 +81,13 @@ def resume_preferred_replica_elections(controller: KafkaController) -> None:
     asked = _read(controller)
     context, log = controller.context, controller.log
     undergoing = () if asked is None else asked.entries
-    done = [
+    done = dict.fromkeys(
         tp
         for tp in undergoing
         if not (replicas := context.partition_replica_assignment(tp))
         or leader_of(controller, tp) == replicas[0]
-    ]
-    open_ = [tp for tp in undergoing if tp not in set(done)]
+    )
+    open_ = [tp for tp in undergoing if tp not in done]
     deleted = [tp for tp in open_ if tp.topic in context.topics_to_be_deleted]
     pending = [tp for tp in open_ if tp.topic not in context.topics_to_be_deleted]
     log.info(f"Partitions undergoing preferred replica election: {_names(undergoing)}")

@@ -105,6 +105,18 @@ def test_the_next_controller_resumes_the_elections_of_the_znode() -> None:
     assert len(cluster.logged("partition v-0 since it never had a leader", controller=1)) == 1
 
 
+@pytest.mark.timeout(10)
+def test_a_failover_takes_no_longer_for_each_of_many_elections(cluster: Cluster) -> None:
+    cluster.admin.delete(ControllerZNode.path)
+    many = [TopicPartition("gone", partition) for partition in range(20_000)]
+    cluster.admin.create_preferred_replica_election(many)
+    cluster.run()
+    completed = "Partitions that completed preferred replica election: gone-0,gone-1,"
+    assert cluster.logged(completed)
+    assert not cluster.admin.path_exists(PATH)
+    cluster.assert_nothing_failed()
+
+
 def is_removal(op: ReadOp | Transaction) -> bool:
     return isinstance(op, list) and any(isinstance(o, Delete) and o.path == PATH for o in op)
 
