@@ -194,7 +194,7 @@ def test_a_checkpoint_resets_what_was_added_and_follows_what_was_renamed() -> No
 PARTS = ("context", "metadata_cache", "leaderships", "failovers", "watch", "session", "timer")
 
 
-@pytest.mark.parametrize("part", (*PARTS, "in flight", "queued", "candidate"))
+@pytest.mark.parametrize("part", (*PARTS, "due time", "in flight", "queued", "candidate"))
 def test_states_that_differ_in_one_part_have_different_digests(part: str) -> None:
     """Nothing else differs: the part itself is in the digest, not only what follows from it."""
     state = Exploration(RESTART)
@@ -220,6 +220,9 @@ def test_states_that_differ_in_one_part_have_different_digests(part: str) -> Non
             server._sessions[server.session_states()[0][0]].expired = True
         case "timer":
             events._timers.append((1.0, 99, IsrChangeNotification(), 0))
+        case "due time":
+            assert node.broker.controlled_shutdown._due_ms is None
+            node.broker.controlled_shutdown._due_ms = 1.0
         case "in flight":
             channel.in_flight = None if channel.in_flight else InFlight(request, 0, 0, 0.0)
         case "queued":
