@@ -562,6 +562,11 @@ WRONG = {
         "the brokers have no log directory d",
         "known: kafka-logs; cluster: {config: {log.dirs: 'a,b'}}",
     ),
+    "- {fail_log_dir: {broker: 1, log_dir: kafka}}": (
+        "5:41",
+        "the brokers have no log directory kafka",
+        "did you mean kafka-logs?",
+    ),
     "- {kill_zookeeper: 2}": ("5:22", "the drill has no ZooKeeper server 2", "servers: 1;"),
     "- {pause_zookeeper: follower}": ("5:23", "the drill has no ZooKeeper server follower", "1;"),
     "- {stop: leader of t-1}": ("5:12", "topic t has no partition 1", "partitions: t-0"),
