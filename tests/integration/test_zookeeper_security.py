@@ -229,7 +229,17 @@ def test_pipelined_batches_are_answered_over_tls(
         assert {result.data for result in read} == {b"x" * 2_000}
 
 
-def test_replies_that_are_decrypted_already_are_not_waited_for(certificates: Certificates) -> None:
+class UntilWaited(threading.Event):
+    """The session is suspended until its handler waits for it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.set()
+        return super().wait(timeout)
+
+
+def test_replies_that_are_decrypted_already_wait_only_for_a_suspended_session(
+    certificates: Certificates,
+) -> None:
     """One TLS record may hold several replies: then the socket is silent, though more are there."""
     ours, theirs = socket.socketpair()
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -244,12 +254,11 @@ def test_replies_that_are_decrypted_already_are_not_waited_for(certificates: Cer
     thread.start()
     with certificates.tls().context().wrap_socket(ours, server_hostname="127.0.0.1") as client:
         assert client.recv(len("first reply, ")) == b"first reply, "
-        may_run = threading.Event()
-        may_run.set()
+        may_run = UntilWaited()
         ready, _, _ = SessionHandler(may_run, certificates.tls().context(), 1.0, LinkCut()).select(
             [client], [], None, 0
         )
-        assert ready == [client]
+        assert ready == [client] and may_run.is_set()
         assert client.recv(100) == b"second reply"
         client.sendall(b".")
     thread.join()
