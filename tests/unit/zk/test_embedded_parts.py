@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +18,14 @@ from klamm.zk import embedded
 from klamm.zk.embedded import (
     LOG_NAME,
     NOT_SERVING,
+    SUPERVISOR,
     EmbeddedZooKeeper,
     _last_words,
     _locked,
     four_letter_word,
 )
 from klamm.zk.kazoo_session import parse_address
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -152,6 +157,31 @@ def test_a_directory_is_locked_until_its_holder_ends(
         raise ZeroDivisionError
     with _locked(tmp_path):
         pass
+
+
+ENDS_WITH_7 = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+signal.alarm(30)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (mask,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_a_supervisor_passes_sigterm_on_and_ends_with_the_status_of_its_command() -> None:
+    command = [sys.executable, "-I", "-S", str(SUPERVISOR), sys.executable, "-c", ENDS_WITH_7]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None and supervisor.stdout.readline() == b"ready\n"
+        wait_until(lambda: catches(supervisor.pid, signal.SIGTERM), 5)
+        supervisor.terminate()
+        assert supervisor.wait(20) == 7
 
 
 def test_a_server_that_was_not_started() -> None:
