@@ -154,6 +154,12 @@ def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
     assert [one.partition for one in answer.partitions] == [0, 1]
 
 
+def test_config_overrides_are_in_the_order_of_what_is_asked() -> None:
+    asked = [ConfigResource("topics", "u"), TOPIC, ConfigResource("brokers", "1")]
+    admin = Admin({entity: {"b": "1", "a": "2"} for entity in asked})
+    assert list(http_admin(admin.request).overrides(asked)) == asked
+
+
 @pytest.mark.parametrize(
     ("operation", "body", "message"),
     [
