@@ -103,3 +103,13 @@ def test_a_task_sends_one_stream_to_each_block_unless_it_reads_very_many_rows(
     assert {len(streams) == 1 for streams in sent.values()} == {is_one}
     found = {number: sorted(chain(*streams)) for number, streams in sent.items()}
     assert found == {block + 1: list(range(block, ROWS, 3)) for block in range(3)}
+
+
+def test_a_large_file_is_divided_at_its_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"n": pa.array(range(10), pa.int64())})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=2)
+    monkeypatch.setattr(spark_blocks, "SPLIT_ROWS", 3)
+    found = [(one.groups, one.first, one.end) for task in splits_of(tmp_path) for one in task]
+    assert found == [((0, 1), 0, 4), ((2, 3), 4, 8), ((4,), 8, 10)]
