@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import Kind
@@ -82,6 +83,20 @@ def test_views_tell_their_columns_and_nothing_is_written(engine: Engine, asked: 
             asked(words)
         assert caught.value.hint and caught.value.hint.startswith('"DESCRIBE events" lists')
     assert len(asked("SELECT * FROM events").rows) == 5
+
+
+@pytest.mark.parametrize("query", ["SELECT nothing FROM events", "SELECT * FROM nowhere"])
+def test_spark_does_not_print_the_error_of_a_query(
+    spark_engine: Engine, caplog: pytest.LogCaptureFixture, query: str
+) -> None:
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(caplog.handler)
+    try:
+        with pytest.raises(UsageError, match="invalid query"):
+            ask(spark_engine, query, 1)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not caplog.records and not logger.disabled
 
 
 def test_only_views_that_a_query_names_are_made() -> None:
