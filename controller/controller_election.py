@@ -31,6 +31,7 @@ from klamm.controller.on_notifications import (
 )
 from klamm.controller.on_reassignment import initialize_partition_reassignments
 from klamm.controller.topic_deletion_manager import load_topic_deletions
+from klamm.zk.kafka_zk_client import decode_at
 from klamm.zk.store import Create, ResultCode, SetData
 from klamm.zk.znode_client import store_error
 from klamm.zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
@@ -231,7 +232,7 @@ def read_controller_id(controller: KafkaController) -> None:
         controller.active_controller_id = NO_CONTROLLER
         return
     data, stat = found
-    broker_id = ControllerZNode.decode(data)
+    broker_id = decode_at(ControllerZNode.path, ControllerZNode.decode, data)
     controller.active_controller_id = NO_CONTROLLER if broker_id is None else broker_id
     is_orphan = (
         broker_id == controller.config.broker_id

@@ -96,8 +96,7 @@ class KafkaZkClient(ZNodeClient):
 
     def get_cluster_id(self) -> str | None:
         """Return the cluster id, or None if no broker has set it yet. Raises MalformedZNode."""
-        found = self.get_data_and_stat(ClusterIdZNode.path)
-        return None if found is None else ClusterIdZNode.decode(found[0])
+        return self._read_one(ClusterIdZNode.path, ClusterIdZNode.decode)
 
     def create_or_get_cluster_id(self, proposed: str) -> str:
         """Return the cluster id. If there is none yet, set it to ``proposed``."""
@@ -111,18 +110,20 @@ class KafkaZkClient(ZNodeClient):
             raise store_error(ResultCode.NONODE, ClusterIdZNode.path)
         return current
 
-    def get_controller_id(self, watch: bool = False) -> int | None:
+    def get_controller_id(self) -> int | None:
         """Return the broker id in /controller, or None if the znode is missing or not JSON.
 
         Raises MalformedZNode if the znode is JSON but has no valid broker id.
         """
-        found = self.get_data_and_stat(ControllerZNode.path, watch)
-        return None if found is None else ControllerZNode.decode(found[0])
+        return self._read_one(ControllerZNode.path, ControllerZNode.decode)
 
     def get_controller_epoch(self) -> tuple[int, int] | None:
         """Return (controller epoch, znode version), or None before the first election."""
-        found = self.get_data_and_stat(ControllerEpochZNode.path)
-        return None if found is None else (ControllerEpochZNode.decode(found[0]), found[1].version)
+        path = ControllerEpochZNode.path
+        found = self.get_data_and_stat(path)
+        if found is None:
+            return None
+        return decode_at(path, ControllerEpochZNode.decode, found[0]), found[1].version
 
     # Brokers
 
@@ -397,10 +398,7 @@ class KafkaZkClient(ZNodeClient):
     ) -> V | None:
         """Read and decode a znode. Return None if the znode is missing."""
         found = self.get_data_and_stat(path, watch)
-        try:
-            return None if found is None else decode(found[0])
-        except MalformedZNode as error:
-            raise error.at(path) from None
+        return None if found is None else decode_at(path, decode, found[0])
 
     def read_each(
         self,
@@ -453,6 +451,14 @@ class KafkaZkClient(ZNodeClient):
         """
         if not self.quirks.malformed_znode_fails_the_event:
             raise MalformedZNode("not JSON", kafka_class=None)
+
+
+def decode_at(path: str, decode: Callable[[bytes | None], V], data: bytes | None) -> V:
+    """Decode the data of the znode at ``path``. Raises MalformedZNode, which names the path."""
+    try:
+        return decode(data)
+    except MalformedZNode as error:
+        raise error.at(path) from None
 
 
 def _decode_broker(broker_id: int, result: ReadResult) -> RegisteredBroker:

@@ -201,7 +201,7 @@ def test_partition_states(store: Store, client: KafkaZkClient) -> None:
 def test_the_controller_is_watched_even_when_absent(store: Store, client: KafkaZkClient) -> None:
     events = Events(store)
     assert client.get_controller_epoch() is None
-    assert client.get_controller_id(watch=True) is None
+    assert client.get_data_and_stat("/controller", watch=True) is None
     ok(store, Create("/controller", ControllerZNode.encode(5, NOW_MS), ephemeral=True))
     assert events.watches() == [WatchEvent(WatchKind.CREATED, "/controller")]
     assert client.get_controller_id() == 5

@@ -321,6 +321,22 @@ def test_a_controller_that_has_moved_already_is_not_moved_by_an_error(
 
 
 @pytest.mark.parametrize(
+    ("path", "data", "reason"),
+    [
+        ("/controller", b"{}", "No such field exists: `brokerid`"),
+        ("/controller_epoch", b"x", 'For input string: "x"'),
+    ],
+)
+def test_a_malformed_znode_that_prevents_an_election_is_named(
+    path: str, data: bytes, reason: str
+) -> None:
+    cluster = Cluster()
+    cluster.admin.create(path, data)
+    cluster.start(0)
+    assert f"malformed znode {path}: {reason}" in cluster.controller_logs[0].getvalue()
+
+
+@pytest.mark.parametrize(
     ("is_deleted", "text"),
     [
         (False, "Broker 5 was elected as controller instead of broker 0"),
