@@ -153,8 +153,9 @@ class EventManager:
 
     def cancel(self, is_cancelled: Callable[[ControllerEvent], bool]) -> None:
         """Cancel the timers of all events for which ``is_cancelled`` returns True."""
-        self._timers = [timer for timer in self._timers if not is_cancelled(timer[2])]
-        heapq.heapify(self._timers)
+        left = [timer for timer in self._timers if not is_cancelled(timer[2])]
+        heapq.heapify(left)
+        self._timers = left  # other threads read the first timer
 
     def next_due_ms(self) -> float | None:
         """Return the time at which the next timer is due, or None if no timer is set.

@@ -210,11 +210,11 @@ class KafkaController:
         handler = HANDLERS[type(event)]
         if handler.is_for_all or self.is_active:
             handler.process(self, event)
-        elif isinstance(event, RequestReceived):
-            self._refuse(event, Errors.NOT_CONTROLLER)
+        else:
+            self.preempt(event)
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Send the response NOT_CONTROLLER if the event manager dropped a request."""
+        """Drop an event. If it is a request, send the response NOT_CONTROLLER."""
         if isinstance(event, RequestReceived):
             self._refuse(event, Errors.NOT_CONTROLLER)
 

@@ -168,8 +168,11 @@ def process_list_partition_reassignments(
     partitions = event.request.partitions
     if partitions is None:
         partitions = tuple(sorted(context.partitions_being_reassigned))
-    assignments = {tp: context.partition_full_replica_assignment(tp) for tp in partitions}
-    moving = {tp: a for tp, a in assignments.items() if a.is_being_reassigned}
+    moving = {
+        tp: assignment
+        for tp in partitions
+        if (assignment := context.partition_full_replica_assignment(tp)).is_being_reassigned
+    }
     controller.reply(event.message, ListPartitionReassignmentsResponse(_NONE, moving))
 
 

@@ -37,10 +37,6 @@ class Source(Enum):
         "[Channel manager on controller {}]: ",
         "kafka.controller.ControllerChannelManager",
     )
-    EVENT_THREAD = (
-        "[ControllerEventThread controllerId={}] ",
-        "kafka.controller.ControllerEventManager$ControllerEventThread",
-    )
     PARTITION_STATE_MACHINE = (
         "[PartitionStateMachine controllerId={}] ",
         "kafka.controller.ZkPartitionStateMachine",

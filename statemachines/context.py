@@ -271,9 +271,11 @@ class ControllerContext:
 
     def running_reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the assignments of the partitions that are being reassigned."""
-        moving = tuple(self.partitions_being_reassigned)
-        found = {tp: self.partition_full_replica_assignment(tp) for tp in moving}
-        return {tp: found[tp] for tp in moving if found[tp].is_being_reassigned}
+        return {
+            tp: assignment
+            for tp in tuple(self.partitions_being_reassigned)  # called from other threads
+            if (assignment := self.partition_full_replica_assignment(tp)).is_being_reassigned
+        }
 
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """Return the assignment of a partition, or an empty assignment for an unknown partition."""
@@ -358,11 +360,10 @@ class ControllerContext:
         self, states: Collection[PartitionState], topic: str | None
     ) -> list[TopicPartition]:
         """Return the partitions of ``topic``, or of all topics, that are in one of ``states``."""
-        wanted = tuple(states)
         if topic is None:
-            return [tp for tp, state in self.partition_states.items() if state in wanted]
+            return [tp for tp, state in self.partition_states.items() if state in states]
         tps = self._partitions_by_topic.get(topic, ())
-        return [tp for tp in tps if self.partition_state(tp) in wanted]
+        return [tp for tp in tps if self.partition_state(tp) in states]
 
     def replica_state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
         """Return the state of a replica, or NON_EXISTENT if the replica is unknown."""

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from klamm.cluster.errors import StoreError
 from klamm.zk.dump import STAT_FIELDS, DumpedZNode
-from klamm.zk.dump_text import data_of, is_unreadable, owner_of, parse_dump
+from klamm.zk.dump_text import data_of, is_unreadable, owner_of
 from klamm.zk.store import (
     ReadOp,
     ReadResult,
@@ -20,8 +20,6 @@ from klamm.zk.store import (
     Transaction,
     TxnResult,
 )
-
-__all__ = ["DumpStore", "parse_dump"]
 
 
 class DumpStore:

@@ -21,9 +21,9 @@ _CREATE_EXTRA: Final = 31
 """Number of bytes that only a create operation has: the open ACL and the flags."""
 
 
-def op_size(op: WriteOp, chroot_bytes: int = 0) -> int:
-    """Return the size in bytes of one operation inside a transaction."""
-    size = _HEADER_AND_LENGTHS + chroot_bytes + len(op.path)
+def op_size(op: WriteOp) -> int:
+    """Return the size in bytes of one operation inside a transaction, without a chroot."""
+    size = _HEADER_AND_LENGTHS + len(op.path)
     if not op.path.isascii():
         size += len(op.path.encode()) - len(op.path)
     if isinstance(op, (Create, SetData)):
@@ -33,6 +33,6 @@ def op_size(op: WriteOp, chroot_bytes: int = 0) -> int:
     return size
 
 
-def transaction_size(transaction: Transaction, chroot_bytes: int = 0) -> int:
+def transaction_size(transaction: Transaction) -> int:
     """Return the size in bytes of a transaction, without the request's xid and type."""
-    return _END_BYTES + sum(op_size(op, chroot_bytes) for op in transaction)
+    return _END_BYTES + sum(map(op_size, transaction))

@@ -144,7 +144,7 @@ def test_times_are_measured() -> None:
     manager.put(TopicChange())
     clock.advance_to(7)
     drain(manager)
-    assert (manager.event_queue_time_ms.count, manager.event_queue_time_ms.max_ms) == (2, 7)
+    assert (manager.event_queue_time_ms.count, manager.event_queue_time_ms.sum_ms) == (2, 7)
     timer = manager.rate_and_time["TopicChangeRateAndTimeMs"]
     assert (timer.count, timer.sum_ms) == (1, 20)
     assert log.states == [ControllerState.TOPIC_CHANGE, ControllerState.BROKER_CHANGE]

@@ -8,20 +8,16 @@ import pytest
 
 from klamm.cluster.errors import OperationTooBig
 from klamm.zk.kazoo_wire import Chroot, Multi, SingleRead, multi_reads, result_code
-from klamm.zk.request_size import GROUP_BYTES, transaction_size
+from klamm.zk.request_size import GROUP_BYTES
 from klamm.zk.store import (
     Check,
-    Create,
-    Delete,
     Exists,
     GetChildren,
     GetData,
     ReadOp,
     ReadResult,
     ResultCode,
-    SetData,
     Stat,
-    WriteOp,
 )
 
 ROOT = Chroot("")
@@ -86,20 +82,6 @@ def test_the_answer_to_a_multi_read() -> None:
         ReadResult(ok, children=["a", "b"]),
         ReadResult(ResultCode.NONODE),
     ]
-
-
-@pytest.mark.parametrize("chroot", ["", "/klamm"])
-def test_the_size_of_a_transaction_is_known_before_it_is_made(chroot: str) -> None:
-    ops: list[WriteOp] = [
-        Create("/ä", None),
-        Create("/a", b"12345", ephemeral=True, sequential=True),
-        SetData("/a", b"123", 4),
-        SetData("/a", None),
-        Check("/a", 3),
-        Delete("/a"),
-    ]
-    payload = Multi(ops, Chroot(chroot)).payload
-    assert len(payload) == transaction_size(ops, len(chroot))
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
