@@ -32,10 +32,12 @@ from klamm.cluster.errors import (
     UsageError,
 )
 from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.scala_sets import immutable_order, topic_partition_hash
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
@@ -45,6 +47,20 @@ from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 _TOPICS_PER_BATCH: Final = 500
+
+
+class _StoredTopic(TopicDescription, frozen=True, kw_only=True):
+    """A topic and its partitions, as ZooKeeper stores them.
+
+    ``replicas_of_first`` is the number of replicas of the partition that comes first in Scala's
+    map, which Kafka prints as the topic's replication factor.
+    """
+
+    replicas_of_first: int
+
+    @property
+    def replication_factor(self) -> int:
+        return self.replicas_of_first
 
 
 class ZooKeeperTopics:
@@ -106,7 +122,11 @@ class ZooKeeperTopics:
         for start in range(0, len(topics), _TOPICS_PER_BATCH):
             batch = topics[start : start + _TOPICS_PER_BATCH]
             for topic in self._descriptions(batch, output, problems):
-                show(topic, shown, output)
+                if not topic.partitions and shown.shows_topic(topic):
+                    hint = f"topic {topic.topic} has no partitions"
+                    problems.append(InvalidPartitions("next on empty iterator", hint=hint))
+                else:
+                    show(topic, shown, output)
         for problem in problems[:-1]:
             output.warn(f"Error while executing topic command : {problem.message}")
         if problems:
@@ -173,17 +193,14 @@ class ZooKeeperTopics:
                 if name in assignments.missing:
                     output.println(f"Topic {name} doesn't exist!")
                 continue
-            if not topic.assignment:
-                hint = f"topic {name} has no partitions"
-                problems.append(InvalidPartitions("next on empty iterator", hint=hint))
-                continue
             overrides = configs.values.get(name, {})
-            yield TopicDescription(
+            yield _StoredTopic(
                 topic=name,
                 topic_id=topic.topic_id,
                 configs={key: overrides[key] for key in hash_map_order(list(overrides))},
                 partitions=tuple(_partitions(name, topic, states.values, name in marked)),
                 marked_for_deletion=name in marked,
+                replicas_of_first=_replicas_of_first(topic.assignment),
             )
 
     def _alter_configs(self, topic: str, arguments: TopicArguments, output: ToolOutput) -> None:
@@ -217,6 +234,11 @@ class ZooKeeperTopics:
         self._admin.add_partitions(topic, existing, partitions, manual)
         output.println("Adding partitions succeeded!")
         output.report["topics"].append({"topic": topic, "partition_count": partitions})
+
+
+def _replicas_of_first(assignment: Mapping[TopicPartition, ReplicaAssignment]) -> int:
+    ordered = immutable_order(assignment, topic_partition_hash)
+    return len(assignment[ordered[0]].replicas) if ordered else 0
 
 
 def _partitions(

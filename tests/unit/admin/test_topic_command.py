@@ -120,6 +120,31 @@ def test_a_topic_without_partitions_fails_as_in_kafka_with_a_hint() -> None:
     assert (result.stderr, result.hint) == ("", "topic empty has no partitions")
 
 
+@pytest.mark.parametrize("flag", ["--topics-with-overrides", "--unavailable-partitions"])
+def test_a_topic_without_partitions_is_left_out_if_its_line_is(flag: str) -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/empty", {"version": 1, "partitions": {}})
+    result = run(server, f"--describe --topic empty {flag}")
+    assert (result.stdout, result.exit_code) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor"),
+    [
+        ({"1": [0], "0": [0, 1]}, 1),
+        # A Scala map of these five partitions begins with partition 4.
+        ({"0": [0], "1": [0], "2": [0], "3": [0], "4": [0, 1]}, 2),
+    ],
+)
+def test_the_replication_factor_is_that_of_the_first_partition_in_scalas_order(
+    partitions: dict[str, list[int]], factor: int
+) -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/uneven", {"version": 1, "partitions": partitions})
+    result = run(server, "--describe --topic uneven")
+    assert f"\tReplicationFactor: {factor}\t" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
