@@ -26,6 +26,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from klamm.cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
+from klamm.zk.data_tree import is_valid
 from klamm.zk.kazoo_connection import KazooConnection, LinkCut, SessionHandler, attempt_timeout_s
 from klamm.zk.kazoo_pipeline import Completion, PipelinedBatch, Wait, block, unless_lost
 from klamm.zk.kazoo_watches import WatchTable
@@ -72,7 +73,7 @@ class KazooSession:
         """Connect to ``host:port[,host:port][/chroot]``.
 
         - ``silence_limit_ms``: how long a server may send nothing before the connection is dropped
-          (see kazoo_connection.Connection); by default the session timeout.
+          (see KazooConnection); by default the session timeout.
         - ``zxid_seen``: a zxid that this ZooKeeper cluster has reached. A server that has not yet
           reached this zxid rejects the session.
         - ``lost_limit_ms``: calls raise ZooKeeperUnavailable if the connection has been lost for
@@ -377,18 +378,29 @@ def _failure_reported() -> Iterator[None]:
 def parse_address(connect_string: str) -> tuple[str, Chroot]:
     """Return the servers and the chroot of a ZooKeeper address. Raises UsageError if invalid."""
     try:
-        _, chroot = collect_hosts(connect_string)
+        hosts, chroot = collect_hosts(connect_string)
         if any(character.isspace() for character in connect_string.partition("/")[0]):
             raise ValueError("white space in a host name")
+        for host, _ in hosts:
+            if not _is_host_name(host):
+                raise ValueError(f"{host!r} is not a host name")
     except ValueError as error:
         raise UsageError(
             f"not a ZooKeeper address: {connect_string!r} ({error})",
             hint="write host:port, host:port,host:port or host:port/chroot",
         ) from error
     path = (chroot or "").rstrip("/")
-    if "//" in path:
-        raise UsageError(f"not a ZooKeeper chroot: {path!r} has an empty path component")
+    if path and not is_valid(path):
+        raise UsageError(f"not a ZooKeeper chroot: {path!r} is not a valid znode path")
     return connect_string.partition("/")[0], Chroot(path)
+
+
+def _is_host_name(text: str) -> bool:
+    try:
+        text.encode("idna")  # as socket.getaddrinfo does
+    except UnicodeError:
+        return False
+    return True
 
 
 def _wake(client: KazooClient) -> None:
