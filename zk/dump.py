@@ -21,7 +21,7 @@ ZNODES_PER_BATCH: Final = 5_000
 _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
 
 
-class DumpedZNode(msgspec.Struct, frozen=True, omit_defaults=True):
+class DumpedZNode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A znode in a dump.
 
     - ``data``: the data as text; None for null data, "" for empty data.

@@ -135,6 +135,8 @@ def _nonsense(znode: DumpedZNode) -> str | None:
     if not is_valid(znode.path):
         return f"{znode.path!r} is not a valid znode path"
     if isinstance(znode.base64, str):
+        if znode.data is not msgspec.UNSET:
+            return f"{znode.path} has both data and base64"
         try:
             base64.b64decode(znode.base64, validate=True)
         except (binascii.Error, ValueError) as error:

@@ -44,6 +44,8 @@ def refused(text: bytes) -> str:
         (b'[\n{"path":"/a//b"}]', "line 2: '/a//b' is not a valid znode path"),
         (b'[\n{"path":"/a/"}]', "line 2: '/a/' is not a valid znode path"),
         (b'[\n{"path":"/a","base64":"@"}]', "line 2: invalid base64 data of /a: "),
+        (b'[{"path":"/a","data":"x","base64":""}]', "line 1: /a has both data and base64"),
+        (b'[\n{"path":"/a","dta":"x"}]', "line 2: Object contains unknown field `dta`"),
         (b'[\n{"path":"/a","ephemeral_owner":"me"}]', "line 2: the ephemeral_owner of /a is not"),
         (
             b'[\n{"path":"/a"},\n{"path":"/b"},\n{"path":"/a"}]',
