@@ -190,11 +190,12 @@ class EmbeddedZooKeeper:
             hint = None if created and self._temporary else f"its log is {self.log_path}"
             raise ZooKeeperUnavailable(f"ZooKeeper did not start: {failure}", hint=hint)
         except BaseException as error:
+            place = (isinstance(error, OSError) and error.filename) or self._data_dir
             self.kill()
             if created:
                 self.close()
             if isinstance(error, OSError):
-                reason = f"{error.strerror}: {error.filename}"
+                reason = f"{error.strerror}: {place}"
                 raise ZooKeeperUnavailable(f"ZooKeeper did not start: {reason}") from error
             raise
 

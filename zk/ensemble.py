@@ -22,6 +22,7 @@ SIZES: Final = (1, 3, 5)
 """Supported numbers of servers: odd, because 4 servers tolerate no more failures than 3."""
 LEADER: Final = "leader"
 FOLLOWER: Final = "follower"
+_LEADING: Final = (LEADER, "standalone")
 DOWN: Final = "down"
 STARTING: Final = "starting"
 PAUSED: Final = "paused"
@@ -140,7 +141,7 @@ class EmbeddedEnsemble:
 
     def leader_id(self) -> int | None:
         """Return the id of the leader (or the only server), or None if there is no leader now."""
-        return next((s.id for s in self.states() if s.state in (LEADER, "standalone")), None)
+        return next((s.id for s in self.states() if s.state in _LEADING), None)
 
     def find(self, wanted: str) -> int:
         """Return the id of the server described by ``wanted``: an id, ``leader`` or ``follower``.
@@ -160,9 +161,8 @@ class EmbeddedEnsemble:
                 f"'{wanted}' is not a ZooKeeper server", hint="give a server id, leader or follower"
             )
         states = self.states()
-        found = self.leader_id() if wanted == LEADER else None
-        if wanted == FOLLOWER:
-            found = next((server.id for server in states if server.state == FOLLOWER), None)
+        roles = _LEADING if wanted == LEADER else (FOLLOWER,)
+        found = next((server.id for server in states if server.state in roles), None)
         if found is None:
             seen = ", ".join(f"{server.id}: {server.state}" for server in states)
             role = "the leader" if wanted == LEADER else "a follower"

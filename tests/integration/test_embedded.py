@@ -202,6 +202,15 @@ def test_a_data_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
         EmbeddedZooKeeper(tmp_path / "file" / "data").start()
 
 
+def test_a_full_disk_is_one_line_that_names_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").symlink_to("/dev/full")
+    with pytest.raises(ZooKeeperUnavailable) as refused:
+        EmbeddedZooKeeper(tmp_path).start()
+    assert refused.value.message == (
+        f"ZooKeeper did not start: No space left on device: {tmp_path}"
+    )
+
+
 def test_a_server_that_does_not_come_up_is_reported_with_its_last_words(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(tmp_path, min_session_timeout_ms=70_000)
     with pytest.raises(ZooKeeperUnavailable, match="minSessionTimeout must not be") as raised:
