@@ -29,7 +29,7 @@ class Candidacy:
     - ``failure``: why the latest failover failed, or None if it did not fail.
     - ``hold``: reason for the hold, or None if there is no hold.
 
-    This class is thread-safe, because every change is a single assignment.
+    Any thread may use it. If two failovers fail at the same time, they may count as one.
     """
 
     def __init__(

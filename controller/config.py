@@ -29,7 +29,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     - ``is_alter_isr_enabled``: leaders propose ISRs to the controller. If False (inter-broker
       protocol before 2.7), leaders write ISRs to ZooKeeper, and the controller watches the state
       znodes of the partitions being reassigned.
-    - ``pools``: brokers on which each topic may be placed, or None for all brokers.
+    - ``pools``: brokers on which each topic may be placed; with NO_POOLS, all brokers.
     - ``partition_limits``: limits on the number of partitions, per request and in the cluster.
     - ``is_feature_versioning_supported``: if False (inter-broker protocol before 2.7), feature
       versioning is disabled in the znode /feature.

@@ -34,8 +34,8 @@ def assign_replicas_to_brokers(
     if the brokers have racks, a list that alternates between racks.
 
     - `start_index`: position of partition 0's leader in the broker list.
-    - `next_replica_shift`: distance in the list between the broker after the leader, and the second
-      replica.
+    - `next_replica_shift`: number of brokers (with racks: of rounds over all racks) in the list
+      between the leader of partition 0 and its second replica.
 
     If one of the two is None, `starting_point` draws it from `source`. Kafka's fixedStartIndex sets
     both.
@@ -88,8 +88,7 @@ def replica_index(
     """Return the broker-list index of a partition's follower; `follower` counts from 0.
 
     The result always differs from the index of the first replica. At least two brokers are
-    required.
-    Mirrors AdminUtils.replicaIndex.
+    required. Mirrors AdminUtils.replicaIndex.
     """
     shift = 1 + (second_replica_shift + follower) % (n_brokers - 1)
     return (first_replica_index + shift) % n_brokers

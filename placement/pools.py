@@ -131,10 +131,9 @@ def brokers_for_topic(
     """Return the live brokers that may host `topic`, by ascending id.
 
     These are the brokers of the topic's pool, or all brokers if it has no pool, without the brokers
-    that host no replicas. Pass them to
-    assign_replicas_to_brokers and create_new_partitions_assignment, so that replicas stay inside
-    the pool. If all brokers of the pool are down, the result is empty and those functions raise
-    Kafka's errors.
+    that host no replicas. Pass them to assign_replicas_to_brokers and
+    create_new_partitions_assignment, so that replicas stay inside the pool. If all brokers of the
+    pool are down, the result is empty and those functions raise Kafka's errors.
     """
     pool = pools.pool_of(topic)
     hosting = (broker for broker in live_brokers if broker.id not in pools.without_replicas)
