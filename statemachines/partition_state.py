@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from klamm.statemachines.rules import previous_names, valid_previous
-
 
 class PartitionState(Enum):
     """State of a partition in the controller. The value is the state's name in Kafka."""
@@ -34,7 +32,3 @@ PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
     _S.NON_EXISTENT: (_S.OFFLINE,),
 }
 """Legal previous states of each target state, in the order in which Kafka's errors list them."""
-VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
-PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
-CODES: Final = {_S.NEW: 0, _S.ONLINE: 1, _S.OFFLINE: 2, _S.NON_EXISTENT: 3}
-"""Kafka's numeric code for each state."""

@@ -21,7 +21,7 @@ from klamm.cluster.types import (
 )
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.election import ElectionResult, ElectionStrategy, elect_leaders
-from klamm.statemachines.partition_state import PREVIOUS_NAMES, VALID_PREVIOUS, PartitionState
+from klamm.statemachines.partition_state import PREVIOUS, PartitionState
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 Failures = dict[TopicPartition, StateChangeFailed]
@@ -154,7 +154,7 @@ def plan_partition_state_changes(
     unclean leader election.
     """
     plan = PartitionPlan(target, election, [], {}, {}, {}, {})
-    valid = VALID_PREVIOUS[target]
+    valid = PREVIOUS[target]
     to_elect: list[tuple[TopicPartition, LeaderAndIsr]] = []
     for tp in partitions:
         state = context.partition_state(tp)
@@ -188,7 +188,7 @@ def invalid_transition(
 ) -> StateChangeFailed:
     """Return a StateChangeFailed with Kafka's message about an illegal partition transition."""
     return StateChangeFailed(
-        f"Partition {tp} should be in one of {','.join(PREVIOUS_NAMES[target.value])} states "
+        f"Partition {tp} should be in one of {','.join(map(str, PREVIOUS[target]))} states "
         f"before moving to {target} state. Instead it is in {state} state"
     )
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from klamm.statemachines.rules import previous_names, valid_previous
-
 
 class ReplicaState(Enum):
     """State of a replica in the controller. The value is the state's name in Kafka."""
@@ -40,15 +38,3 @@ PREVIOUS: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
     _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
 }
 """Legal previous states of each target state, in the order in which Kafka's errors list them."""
-VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
-PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
-CODES: Final = {
-    _S.NEW: 1,
-    _S.ONLINE: 2,
-    _S.OFFLINE: 3,
-    _S.DELETION_STARTED: 4,
-    _S.DELETION_SUCCESSFUL: 5,
-    _S.DELETION_INELIGIBLE: 6,
-    _S.NON_EXISTENT: 7,
-}
-"""Kafka's numeric code for each state."""

@@ -23,7 +23,7 @@ from klamm.cluster.types import (
 )
 from klamm.statemachines.context import ControllerContext, ReplicasByBroker
 from klamm.statemachines.partition_transitions import Failures
-from klamm.statemachines.replica_state import PREVIOUS_NAMES, VALID_PREVIOUS, ReplicaState
+from klamm.statemachines.replica_state import PREVIOUS, ReplicaState
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 
@@ -114,7 +114,7 @@ def plan_replica_state_changes(
     """
     plan = ReplicaPlan(replica_id, target, [], {}, {}, {}, [])
     for state, tps in _by_state(context, replica_id, partitions).items():
-        if state not in VALID_PREVIOUS[target]:
+        if state not in PREVIOUS[target]:
             for tp in tps:
                 plan.invalid[tp] = invalid_transition(replica_id, tp, state, target)
             continue
@@ -135,7 +135,7 @@ def invalid_transition(
     """Return a StateChangeFailed with Kafka's message about an illegal replica transition."""
     return StateChangeFailed(
         f"Replica {PartitionAndReplica(tp, replica_id)} should be in the "
-        f"{','.join(PREVIOUS_NAMES[target.value])} states before moving to {target} state. "
+        f"{','.join(map(str, PREVIOUS[target]))} states before moving to {target} state. "
         f"Instead it is in {state} state"
     )
 

@@ -94,8 +94,8 @@ IS_WRITE: Final = (
 _JUDGED: Final = f"""
 SELECT *,
   from_state <> 0 AND (
-    ({_is_illegal(Kind.PARTITION_TRANSITION, partition_state.VALID_PREVIOUS)})
-    OR ({_is_illegal(Kind.REPLICA_TRANSITION, replica_state.VALID_PREVIOUS)})
+    ({_is_illegal(Kind.PARTITION_TRANSITION, partition_state.PREVIOUS)})
+    OR ({_is_illegal(Kind.REPLICA_TRANSITION, replica_state.PREVIOUS)})
   ) AS is_illegal,
   {is_kind(*LEADERSHIPS)} AND leader IS NOT NULL AS is_leadership,
   CASE WHEN {is_kind(Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED, Kind.ISR_REMOVED)}

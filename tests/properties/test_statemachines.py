@@ -166,7 +166,7 @@ class Moves(RuleBasedStateMachine):
         ends = [*moved, *outcome.failures, *outcome.invalid, *outcome.retries]
         assert sorted(ends) == sorted(tps)
         for tp in tps:
-            legal = states[tp] in partition_state.VALID_PREVIOUS[to]
+            legal = states[tp] in partition_state.PREVIOUS[to]
             assert (tp in outcome.invalid) is not legal
             assert context.partition_state(tp) is (to if tp in moved else states[tp])
             self.check_written(tp, before["leaderships"].get(tp))
@@ -192,7 +192,7 @@ class Moves(RuleBasedStateMachine):
         ends = [*moved, *outcome.failures, *outcome.invalid, *outcome.retries, *plan.asked]
         assert sorted(ends) == sorted(tps)
         for tp in tps:
-            legal = states[tp] in replica_state.VALID_PREVIOUS[to]
+            legal = states[tp] in replica_state.PREVIOUS[to]
             assert (tp in outcome.invalid) is not legal
             assert context.replica_state(broker_id, tp) is (to if tp in moved else states[tp])
             self.check_written(tp, before["leaderships"].get(tp))

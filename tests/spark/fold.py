@@ -158,9 +158,9 @@ def is_legal(row: JournalRow) -> bool:
         return True
     try:
         if row.kind == Kind.PARTITION_TRANSITION:
-            before = partition_state.VALID_PREVIOUS[PartitionState(row.to)]
+            before = partition_state.PREVIOUS[PartitionState(row.to)]
             return PartitionState(row.from_) in before
-        return ReplicaState(row.from_) in replica_state.VALID_PREVIOUS[ReplicaState(row.to)]
+        return ReplicaState(row.from_) in replica_state.PREVIOUS[ReplicaState(row.to)]
     except ValueError:
         return False
 

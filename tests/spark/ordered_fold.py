@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 )
 _LEGAL: Final = frozenset(
     (STATE_CODES[before.value], STATE_CODES[target.value])
-    for table in (partition_state.VALID_PREVIOUS, replica_state.VALID_PREVIOUS)
+    for table in (partition_state.PREVIOUS, replica_state.PREVIOUS)
     for target, sources in table.items()
     for before in sources
 )

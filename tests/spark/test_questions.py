@@ -135,7 +135,7 @@ def lost_in(engine: Engine, events: str, doubtful: str) -> str:
 
 @pytest.mark.parametrize("machine", [partition_state, replica_state])
 def test_the_pairs_are_the_state_machines(machine: Any) -> None:
-    before, pairs = machine.VALID_PREVIOUS, legal_pairs(machine.VALID_PREVIOUS)
+    before, pairs = machine.PREVIOUS, legal_pairs(machine.PREVIOUS)
     for source, target in product(before, repeat=2):
         pair = 100 * STATE_CODES[source.value] + STATE_CODES[target.value]
         assert (pair in pairs) == (source in before[target])

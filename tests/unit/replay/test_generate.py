@@ -24,10 +24,15 @@ from klamm.replay.generate.options import (
     Planted,
     parse_planted,
 )
-from klamm.statemachines.partition_state import PREVIOUS_NAMES as PARTITION_RULES
+from klamm.statemachines import partition_state, replica_state
 from klamm.statemachines.reassignment import reassignment_id
-from klamm.statemachines.replica_state import PREVIOUS_NAMES as REPLICA_RULES
 
+LEGAL = {
+    (source.value, target.value)
+    for table in (partition_state.PREVIOUS, replica_state.PREVIOUS)
+    for target, sources in table.items()
+    for source in sources
+}
 SMALL = HistoryOptions(
     partitions=120,
     events=30_000,
@@ -155,8 +160,7 @@ class Count:
             self._take_leadership(number, row, (row.topic, row.partition, -1), is_late)
 
     def _take_transition(self, number: int, row: JournalRow, key: Place) -> None:
-        rules = PARTITION_RULES if row.replica < 0 else REPLICA_RULES
-        if row.from_ not in rules.get(str(row.to), ()):
+        if (row.from_, row.to) not in LEGAL:
             self.found[Planted.ILLEGAL].add(number)
             return
         state, since_ms = self._state.get(key, (row.from_, 0))

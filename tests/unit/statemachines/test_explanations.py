@@ -17,9 +17,9 @@ from klamm.statemachines.explanations import (
     REPLICA_RULES,
     Rule,
 )
-from klamm.statemachines.partition_state import VALID_PREVIOUS as PARTITIONS_BEFORE
+from klamm.statemachines.partition_state import PREVIOUS as PARTITIONS_BEFORE
 from klamm.statemachines.reassignment import Phase
-from klamm.statemachines.replica_state import VALID_PREVIOUS as REPLICAS_BEFORE
+from klamm.statemachines.replica_state import PREVIOUS as REPLICAS_BEFORE
 from klamm.statemachines.replica_state import ReplicaState
 
 EVERY_RULE = [
