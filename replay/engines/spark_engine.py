@@ -82,7 +82,9 @@ class SparkEngine:
         """Return the result of a query."""
         with _query_errors():
             frame = self.session.sql(to_spark(sql))
-        return QueryResult(frame.columns, [tuple(map(_plain, row)) for row in frame.collect()])
+        with _query_logs_disabled():
+            rows = frame.collect()
+        return QueryResult(frame.columns, [tuple(map(_plain, row)) for row in rows])
 
     def columns(self, sql: str) -> list[str]:
         """Return the names of a query's columns."""
