@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,10 +28,10 @@ _Cluster = TypeVar("_Cluster", bound="ScriptedCluster")
 DRILL_SUFFIX: Final = ".drill.yaml"
 MARKER: Final = "klamm"
 _SEED_OPTION: Final = "--klamm-seed"
-_REPORT: Final[pytest.StashKey[list[str]]] = pytest.StashKey()
-"""Lines about the run of a test, for the report if the test fails."""
-_CLUSTER: Final[pytest.StashKey[ScriptedCluster]] = pytest.StashKey()
-"""The cluster of a test that is running."""
+_REPORT: Final[pytest.StashKey[dict[str, list[str]]]] = pytest.StashKey()
+"""Lines about each run of a test, for the report if the test fails, keyed by fixture."""
+_CLUSTERS: Final[pytest.StashKey[dict[str, ScriptedCluster]]] = pytest.StashKey()
+"""The running clusters of a test, keyed by fixture."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,7 +77,7 @@ def klamm_simulation(
     options["seed"] = seed
     cluster = _cluster(SimulatedCluster, options | {"data_dir": tmp_path_factory.mktemp("klamm")})
     words = ["pytest", request.node.nodeid, _SEED_OPTION, str(seed)]
-    yield from _opened(cluster, request.node, words, [f"seed: {seed}"])
+    yield from _opened(cluster, request, words, [f"seed: {seed}"])
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +109,7 @@ def klamm_cluster(
     if options.get("zookeeper") is None and options.get("zookeeper_servers") is None:
         options["zookeeper"] = request.getfixturevalue("klamm_zookeeper")
     cluster = _cluster(LocalCluster, options | {"data_dir": tmp_path_factory.mktemp("klamm")})
-    yield from _opened(cluster, request.node, ["pytest", request.node.nodeid], [])
+    yield from _opened(cluster, request, ["pytest", request.node.nodeid], [])
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
@@ -140,24 +141,29 @@ def _text(error: KlammError, hint: str | None) -> str:
 
 
 def _opened(
-    cluster: ScriptedCluster, node: Any, replay: Iterable[str], lines: Iterable[str]
+    cluster: ScriptedCluster,
+    request: pytest.FixtureRequest,
+    replay: Iterable[str],
+    lines: Iterable[str],
 ) -> Iterator[Any]:
+    stash, fixture = request.node.stash, str(request.fixturename)
     cluster.replay = shlex.join(replay)
     about = [*lines, f"replay: {cluster.replay}", f"journal: {cluster.journal_path}"]
-    node.stash[_REPORT] = about
+    stash.setdefault(_REPORT, {})[fixture] = about
     with cluster:
-        node.stash[_CLUSTER] = cluster
+        running = stash.setdefault(_CLUSTERS, {})
+        running[fixture] = cluster
         try:
             yield cluster
         finally:
-            del node.stash[_CLUSTER]
+            del running[fixture]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[object]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the seed, the replay line, the journal and a page to the report of a failed test."""
+    """Add seed, replay line, journal and page of each cluster to the report of a failed test."""
     failed_drill = _failed_drill(call)
     if failed_drill is not None:
         failed_drill.replay = shlex.join(["pytest", item.nodeid])
@@ -166,12 +172,11 @@ def pytest_runtest_makereport(
         page = _write_page(item, failed_drill.page_text)
         report.sections.append(("klamm", f"replay: {failed_drill.replay}\npage: {page}"))
         return report
-    lines = item.stash.get(_REPORT, None)
-    if report.failed and lines is not None:
-        cluster = item.stash.get(_CLUSTER, None)
+    for fixture, lines in item.stash.get(_REPORT, {}).items() if report.failed else ():
+        cluster = item.stash.get(_CLUSTERS, {}).get(fixture)
         if cluster is not None and call.excinfo is not None:
             shown = cluster.page(f"{item.nodeid} failed", call.excinfo.value)
-            lines = [*lines, f"page: {_write_page(item, shown)}"]
+            lines = [*lines, f"page: {_write_page(item, shown, fixture)}"]
         report.sections.append(("klamm", "\n".join(lines)))
     return report
 
@@ -185,11 +190,14 @@ def _failed_drill(call: pytest.CallInfo[object]) -> DrillError | None:
     return error if isinstance(error, module.DrillError) else None
 
 
-def _write_page(item: pytest.Item, page: str) -> Path:
+def _write_page(item: pytest.Item, page: str, fixture: str = "") -> Path:
     """Write the page of a failed test where the next failure of the test replaces it."""
     cache = getattr(item.config, "cache", None)  # None with -p no:cacheprovider
     folder = Path(tempfile.mkdtemp(prefix="klamm-")) if cache is None else cache.mkdir("klamm")
-    path: Path = folder / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', item.nodeid)[-200:]}.html"
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", item.nodeid)[-200:]
+    # Different tests, and the clusters of one test, can have the same name.
+    number = zlib.crc32(ascii((item.nodeid, fixture)).encode())
+    path: Path = folder / f"{name}-{number:08x}.html"
     path.write_text(page, encoding="utf-8")
     return path
 
@@ -246,7 +254,7 @@ class DrillItem(pytest.Item):
         )
         replay = shlex.join(["klamm", "drill", "run", str(self.path), *options])
         about = [*([] if is_real else [f"seed: {seed}"]), f"replay: {replay}"]
-        self.stash[_REPORT] = about
+        self.stash[_REPORT] = {"": about}
         servers = drill.cluster.zookeeper_servers if is_real else None
         with (
             temporary_folder("klamm-drill-") as folder,

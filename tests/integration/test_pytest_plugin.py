@@ -124,6 +124,50 @@ def test_a_drill_file_without_a_zookeeper_server_fails_with_a_hint_and_no_traceb
     assert len(done.outlines) < 30
 
 
+def test_the_reports_of_both_clusters_of_a_test_and_of_similar_names_have_different_pages(
+    project: pytest.Pytester, chroot: str
+) -> None:
+    project.makeconftest(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def klamm_zookeeper():
+            return "{chroot}"
+        """
+    )
+    project.makepyfile(
+        test_both="""
+        def test_passes(klamm_simulation, klamm_cluster):
+            pass
+
+        def test_ü(klamm_simulation, klamm_cluster):
+            assert False
+
+        def test_ö(klamm_simulation):
+            assert False
+        """
+    )
+    done = run(project, "test_both.py", "--klamm-seed", "7")
+    done.assert_outcomes(passed=1, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "seed: 7",
+            "replay: pytest *test_ü* --klamm-seed 7",
+            "journal: *",
+            "page: *",
+            "replay: pytest *test_ü*",
+            "journal: *",
+            "page: *",
+            "seed: 7",
+        ]
+    )
+    pages = [line.removeprefix("page: ") for line in done.outlines if line.startswith("page: ")]
+    assert len(pages) == len(set(pages)) == 3
+    worlds = ["simulated, seed 7" in Path(page).read_text(encoding="utf-8") for page in pages]
+    assert worlds == [True, False, True]
+
+
 @pytest.mark.slow
 def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
     run(project, "test_real.py").assert_outcomes(passed=1)
