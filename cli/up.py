@@ -38,7 +38,7 @@ from klamm.server.config import (
 )
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT, OWN_LOG_FILE, default_data_dir
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
-from klamm.server.security import read_or_create_token
+from klamm.server.security import read_or_create_token, stripped_token
 from klamm.server.serve import serve
 from klamm.zk.dump_text import read_dump
 
@@ -370,10 +370,11 @@ def _interrupted_before() -> Iterator[None]:
 def _token(token: str | None, path: Path | None) -> str | None:
     """Return the token that clients must send, or None.
 
-    ``token``, ``path``: the options --token and --token-file. Raises UsageError if both are given.
+    ``token``, ``path``: the options --token and --token-file. Raises UsageError if both are given,
+    and if a token is not printable ASCII.
     """
     if path is None:
-        return token
+        return None if token is None else stripped_token(token, "--token (KLAMM_TOKEN)")
     if token is not None:
         raise UsageError("give either --token (KLAMM_TOKEN) or --token-file, but not both")
     return read_or_create_token(path)

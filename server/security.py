@@ -99,7 +99,7 @@ def read_or_create_token(path: Path) -> str:
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            token = path.read_text(errors="replace").strip()
+            token = path.read_text(errors="replace")
         else:
             token = secrets.token_urlsafe(32)
             with open(file, "w") as created:
@@ -110,11 +110,15 @@ def read_or_create_token(path: Path) -> str:
             hint="use a file that this user may read; klamm creates a missing file, but not a "
             "missing directory",
         ) from error
+    hint = "delete the file: klamm up then creates it with a new token"
+    return stripped_token(token, f"the token in {path}", hint)
+
+
+def stripped_token(text: str, what: str, hint: str | None = None) -> str:
+    """Return a token without the white space around it. Raises UsageError if it cannot be sent."""
+    token = text.strip()
     if not (token.isascii() and token.isprintable() and token):
-        raise UsageError(
-            f"the token file {path} does not contain one line of printable ASCII",
-            hint="delete the file: klamm up then creates it with a new token",
-        )
+        raise UsageError(f"{what} is not one line of printable ASCII", hint=hint)
     return token
 
 

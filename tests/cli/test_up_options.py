@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,13 +145,15 @@ def test_files_that_options_name_are_read(
         ("--config =a", "error: --config =a: not NAME=VALUE\n"),
         ("--config log.dirs=a --config log.dirs=b", "error: --config log.dirs is given twice\n"),
         ("--token t --token-file f", "error: give either --token (KLAMM_TOKEN) or --token-file"),
+        ("--token '\t'", "error: --token (KLAMM_TOKEN) is not one line of printable ASCII\n"),
+        ("--token 'ab ü'", "error: --token (KLAMM_TOKEN) is not one line of printable ASCII\n"),
     ],
 )
 def test_options_that_contradict(
     options: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(up, "_serve", None)
-    assert main(["up", "--brokers", "1", *options.split()]) == 2
+    assert main(["up", "--brokers", "1", *shlex.split(options)]) == 2
     assert capsys.readouterr().err.startswith(said)
 
 

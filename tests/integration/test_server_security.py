@@ -173,7 +173,7 @@ def test_a_token_file_is_read_without_its_line_end(tmp_path: Path) -> None:
 def test_a_token_file_must_hold_a_token(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="does not contain one line of printable ASCII"):
+    with pytest.raises(UsageError, match="token is not one line of printable ASCII"):
         read_or_create_token(path)
 
 
