@@ -61,7 +61,9 @@ def demo(
     spark: Annotated[
         bool, typer.Option(help="At the end, replay the journal with DuckDB and Spark.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Random seed for replica placement and topic ids.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed for replica placement and topic ids.")
+    ] = 0,
     json: AsJson = False,
 ) -> None:
     """Start a ZooKeeper and a cluster, cause two failures, and check the outcome.

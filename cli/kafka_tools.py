@@ -272,10 +272,11 @@ def reassign_partitions(context: typer.Context) -> None:
 
 
 def _seed(seed: str | None) -> int | None:
-    try:
-        return None if seed is None else int(seed)
-    except ValueError:
-        raise UsageError(f"--seed {seed} is not a whole number") from None
+    if seed is None:
+        return None
+    if not seed.isdecimal():
+        raise UsageError(f"--seed {seed} is not a whole number from 0 on")
+    return int(seed)
 
 
 def _pools(name: str | None) -> Pools:

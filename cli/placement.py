@@ -95,7 +95,9 @@ def assign(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed of java.util.Random, which chooses the start index and the shift."),
+        typer.Option(
+            min=0, help="Seed of java.util.Random, which chooses the start index and the shift."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -183,9 +183,10 @@ MaxPartitions = Annotated[int, typer.Option(help="Maximum number of partitions i
 Seed = Annotated[
     int | None,
     typer.Option(
+        min=0,
         help="Random seed for replica placement and topic ids. Each run in the same data "
         "directory derives a different seed from it, so that all runs are reproducible. "
-        "[default: random]"
+        "[default: random]",
     ),
 ]
 ZkDigest = Annotated[

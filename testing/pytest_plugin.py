@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _seed(text: str) -> int:
     """Return the seed of the command line. Raises ArgumentTypeError if it is invalid."""
-    if not re.fullmatch("[0-9]{1,18}", text):
+    if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
     return int(text)
 

@@ -158,7 +158,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(line: str, message: str) ->
     assert message in first and all(line.startswith("hint: ") for line in hint)
 
 
-@pytest.mark.parametrize("flag", ["--bogus", "--start-index -1", "--shift x"])
+@pytest.mark.parametrize("flag", ["--bogus", "--start-index -1", "--shift x", "--seed -1"])
 def test_unknown_flags_and_values_exit_with_2(flag: str) -> None:
     code, out, err = run(f"--brokers 0-1 --partitions 1 --rf 1 {flag}")
     assert (code, out) == (2, "")

@@ -147,6 +147,7 @@ def test_files_that_options_name_are_read(
         ("--token t --token-file f", "error: give either --token (KLAMM_TOKEN) or --token-file"),
         ("--token '\t'", "error: --token (KLAMM_TOKEN) is not one line of printable ASCII\n"),
         ("--token 'ab ü'", "error: --token (KLAMM_TOKEN) is not one line of printable ASCII\n"),
+        ("--seed -1", "error: Invalid value for '--seed': must be at least 0"),
     ],
 )
 def test_options_that_contradict(

@@ -70,7 +70,7 @@ def test_fixtures_and_drill_files_find_bugs_and_report_how_to_repeat_them(
         assert [text for text in texts if text not in page] == []
 
 
-def test_seed_0_of_the_command_line_goes_before_the_markers(project: pytest.Pytester) -> None:
+def test_the_seed_of_the_command_line_goes_before_the_markers(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_seed="""
         import pytest
@@ -80,9 +80,11 @@ def test_seed_0_of_the_command_line_goes_before_the_markers(project: pytest.Pyte
             assert False
         """
     )
-    done = run(project, "test_seed.py", "--klamm-seed", "0")
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["seed: 0", "replay: pytest test_seed.py::test_fails --klamm-seed 0"])
+    replay = "replay: pytest test_seed.py::test_fails --klamm-seed"
+    for seed in (0, 2**70):
+        done = run(project, "test_seed.py", "--klamm-seed", str(seed))
+        done.assert_outcomes(failed=1)
+        done.stdout.fnmatch_lines([f"seed: {seed}", f"{replay} {seed}"])
 
 
 @pytest.mark.parametrize(
