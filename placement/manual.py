@@ -19,10 +19,8 @@ from klamm.cluster.errors import (
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.jvm.java_integer import parse_java_int
 from klamm.cluster.jvm.java_strings import java_split, java_trim
-from klamm.cluster.jvm.scala_sets import duplicates, immutable_order, int_hash
+from klamm.cluster.jvm.scala_sets import SMALL_SET, duplicates, immutable_order, int_hash
 from klamm.placement.assign import Assignment, Replicas
-
-_SMALL_SCALA_MAP = 4
 
 
 def parse_replica_assignment(text: str) -> Assignment:
@@ -132,7 +130,7 @@ def _java_array_text(replicas: Replicas) -> str:
 
 
 def _scala_map_text(assignment: Mapping[int, Sequence[int]]) -> str:
-    name = "Map" if len(assignment) <= _SMALL_SCALA_MAP else "HashMap"
+    name = "Map" if len(assignment) <= SMALL_SET else "HashMap"
     ordered = immutable_order(assignment, int_hash)
     entries = (f"{partition} -> List({_joined(assignment[partition])})" for partition in ordered)
     return f"{name}({', '.join(entries)})"

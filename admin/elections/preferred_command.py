@@ -35,7 +35,12 @@ from klamm.cluster.errors import (
     KlammError,
     NotKlamm,
 )
-from klamm.cluster.jvm.scala_sets import hash_set_order, immutable_order, topic_partition_hash
+from klamm.cluster.jvm.scala_sets import (
+    SMALL_SET,
+    hash_set_order,
+    immutable_order,
+    topic_partition_hash,
+)
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren
@@ -49,7 +54,6 @@ PARSER: Final = OptionParser(
     flags=(),
 )
 TIMEOUT_MS: Final = 60_000
-_SMALL_SET: Final = 4
 _DEPRECATED: Final = (
     "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
 )
@@ -122,7 +126,7 @@ def _write_znode(
             "Preferred replica leader election currently in progress for "
             f"{running}. Aborting operation"
         )
-    shown = "Set" if len(valid) + len(invalid) <= _SMALL_SET else "HashSet"
+    shown = "Set" if len(valid) + len(invalid) <= SMALL_SET else "HashSet"
     output.println(
         f"Created preferred replica election path with {','.join(map(str, valid))}",
         "Successfully started preferred replica election for partitions "
@@ -144,7 +148,7 @@ def _existing(
     there = read_assignments(client, list(dict.fromkeys(tp.topic for tp in ordered)))
     valid = [tp for tp in ordered if tp in there]
     invalid = [tp for tp in ordered if tp not in there]
-    if len(ordered) <= _SMALL_SET:
+    if len(ordered) <= SMALL_SET:
         return valid, invalid
     hashed = partial(hash_set_order, hash_of=topic_partition_hash)
     return hashed(valid), hashed(invalid)

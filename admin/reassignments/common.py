@@ -27,6 +27,7 @@ from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import (
+    SMALL_SET,
     hash_set_order,
     immutable_order,
     int_hash,
@@ -78,15 +79,16 @@ def calculate_assignment(
 
     The partitions in the result are numbered from 0, even if those in ``current`` are not. All
     partitions of a topic get the replication factor of its first partition. As in Kafka, topics and
-    partitions are in the iteration order of Scala's sets. Raises InvalidReplicationFactor,
+    partitions are in the iteration order of Scala's maps. Raises InvalidReplicationFactor,
     AdminOperationError.
     """
     ordered = immutable_order(current, topic_partition_hash)
     proposed: dict[TopicPartition, Replicas] = {}
     for topic in hash_set_order([tp.topic for tp in ordered], string_hash):
-        of_topic = immutable_order(
-            [tp for tp in ordered if tp.topic == topic], topic_partition_hash
-        )
+        of_topic = [tp for tp in ordered if tp.topic == topic]
+        if len(ordered) > SMALL_SET:
+            # groupBy splits a HashMap into HashMaps, however small these are.
+            of_topic = hash_set_order(of_topic, topic_partition_hash)
         assigned = assign_in_pool(
             pools, topic, brokers, len(of_topic), len(current[of_topic[0]]), source
         )

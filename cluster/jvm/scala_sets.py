@@ -18,7 +18,8 @@ T = TypeVar("T", bound=Hashable)
 Hash = Callable[[T], int]
 
 _WORD: Final = 0xFFFFFFFF
-_SMALL: Final = 4
+SMALL_SET: Final = 4
+"""Size up to which an immutable set or map keeps the order of insertion."""
 _BITS_A_LEVEL: Final = 5
 _HASH_BITS: Final = 32
 
@@ -39,7 +40,7 @@ def immutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
     A set of up to four items iterates over them in insertion order.
     """
     distinct = list(dict.fromkeys(items))
-    return distinct if len(distinct) <= _SMALL else hash_set_order(distinct, hash_of)
+    return distinct if len(distinct) <= SMALL_SET else hash_set_order(distinct, hash_of)
 
 
 def hash_set_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
@@ -68,7 +69,7 @@ def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
 def scala_set(items: Iterable[object]) -> str:
     """Format an immutable set as Scala does: ``Set(..)`` up to 4 items, else ``HashSet(..)``."""
     listed = list(items)
-    name = "Set" if len(listed) <= _SMALL else "HashSet"
+    name = "Set" if len(listed) <= SMALL_SET else "HashSet"
     return f"{name}({', '.join(map(str, listed))})"
 
 

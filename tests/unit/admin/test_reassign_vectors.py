@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.admin.reassignments.common import calculate_assignment
 from klamm.admin.reassignments.moves import (
     calculate_follower_throttles,
     calculate_leader_throttles,
@@ -25,7 +26,10 @@ from klamm.admin.reassignments.text import LogDirMoveState, replica_states_text
 from klamm.admin.tool_output import java_class
 from klamm.cluster.errors import KlammError
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.placement.pools import NO_POOLS
 from tests.unit.admin.vectors import Case, cases
+from tests.unit.placement.vectors import brokers_of
 
 
 def tp(item: Case) -> TopicPartition:
@@ -71,6 +75,10 @@ def answer(case: Case) -> Any:
             return parse_generate_arguments(case["json"], case["broker_list"])
         case "formatAsReassignmentJson":
             return format_reassignment(replicas(case["partitions"]), log_dirs(case["log_dirs"]))
+        case "calculateAssignment":
+            source = JavaRandom(case["java_seed"])
+            current = replicas(case["current"])
+            return calculate_assignment(current, brokers_of(case), source, NO_POOLS)
         case "calculateProposedMoveMap":
             return moves(case)
         case _:
@@ -89,6 +97,8 @@ def expected(case: Case) -> Any:
             return replicas(result["partitions_sorted"]), log_dirs(result["log_dirs"])
         case "parseGenerateAssignmentArgs":
             return result["brokers"], result["topics"]
+        case "calculateAssignment":
+            return replicas(result)
         case _:
             return result
 
