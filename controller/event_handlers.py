@@ -46,6 +46,7 @@ from klamm.controller.on_reassignment import (
 )
 from klamm.controller.on_responses import (
     process_leader_and_isr_response,
+    process_metadata_updated,
     process_pending_request_timeout,
     process_request_timeout,
     process_stop_replica_response,
@@ -125,6 +126,7 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         # Responses, and timeouts of both
         _all(events.LeaderAndIsrResponseReceived, process_leader_and_isr_response),
         _all(events.UpdateMetadataResponseReceived, process_update_metadata_response),
+        _all(events.MetadataUpdated, process_metadata_updated),
         _all(events.StopReplicaResponseReceived, process_stop_replica_response),
         _all(events.RequestTimeout, process_request_timeout),
         _all(events.CreateTopicsTimeout, process_pending_request_timeout),

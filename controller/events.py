@@ -351,6 +351,16 @@ class UpdateMetadataResponseReceived(ResponseReceived, frozen=True):
     response: UpdateMetadataResponse
 
 
+class MetadataUpdated(ControllerEvent, frozen=True):
+    """The metadata of this broker, which is not the controller, was updated.
+
+    Kafka has no such event: its brokers complete delayed requests when they update their metadata.
+    """
+
+    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+    survives_clearing: ClassVar[bool] = True
+
+
 class StopReplicaResponseReceived(ResponseReceived, frozen=True):
     """A broker responded to a StopReplica request."""
 

@@ -50,7 +50,7 @@ class KafkaController:
     """Controller of one broker: a candidate, or the active controller after winning an election.
 
     Only the event thread calls ``step``. Any thread may call ``receive``, ``on_store_event``,
-    ``startup`` and ``shutdown``, which only enqueue events.
+    ``on_metadata_updated``, ``startup`` and ``shutdown``, which only enqueue events.
 
     - ``on_registered``: called with the new broker epoch after the broker was registered again.
     - ``random``: random source for replica assignments and topic ids.
@@ -158,6 +158,14 @@ class KafkaController:
             self.events.put(events.UncleanLeaderElectionEnable())
         elif self.is_active:
             self.events.put(events.TopicUncleanLeaderElectionEnable(topic))
+
+    def on_metadata_updated(self) -> None:
+        """Enqueue an event if a former controller has pending requests.
+
+        The active controller notices the update when its broker responds to UpdateMetadata.
+        """
+        if not self.is_active and len(self.pending_requests):
+            self.events.put(events.MetadataUpdated())
 
     # The event thread
 

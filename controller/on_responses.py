@@ -19,6 +19,7 @@ from klamm.controller.events import (
     DeleteTopicsTimeout,
     ElectLeadersTimeout,
     LeaderAndIsrResponseReceived,
+    MetadataUpdated,
     PendingRequestTimeout,
     RequestTimeout,
     ResponseReceived,
@@ -99,8 +100,20 @@ def process_update_metadata_response(
     if event.response.error is not Errors.NONE:
         _log_error(controller, event, "UpdateMetadata", event.response.error)
     if event.broker_id == controller.config.broker_id:
-        for kind in (CreateTopicsTimeout, DeleteTopicsTimeout, ElectLeadersTimeout):
-            controller.pending_requests.complete(kind)
+        _complete_pending_requests(controller)
+
+
+def process_metadata_updated(controller: KafkaController, _: MetadataUpdated) -> None:
+    """Respond to the pending client requests of a former controller, as the metadata shows them.
+
+    The broker was sent the metadata by the next controller, which gets the broker's response.
+    """
+    _complete_pending_requests(controller)
+
+
+def _complete_pending_requests(controller: KafkaController) -> None:
+    for kind in (CreateTopicsTimeout, DeleteTopicsTimeout, ElectLeadersTimeout):
+        controller.pending_requests.complete(kind)
 
 
 def process_pending_request_timeout(

@@ -14,7 +14,7 @@ from klamm.brokers.bandwidth.copying import Arrived
 from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.errors import KlammError, SessionExpired
 from klamm.cluster.protocols import Clock
-from klamm.cluster.requests import Address, Message
+from klamm.cluster.requests import Address, Message, UpdateMetadataRequest
 from klamm.cluster.timers import earliest
 from klamm.controller.kafka_controller import KafkaController
 from klamm.runtime.actors import Actor
@@ -175,11 +175,17 @@ class BrokerActor(Actor):
             case LogDirFailed(path, reason):
                 self._node.broker.fail_log_dir(path, reason)
             case Message():
-                self._node.broker.receive(event)
+                self._receive(event)
             case Arrived():
                 self._node.broker.on_arrived(event)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {event}")
+
+    def _receive(self, message: Message) -> None:
+        self._node.broker.receive(message)
+        controller = self._node.controller
+        if controller is not None and isinstance(message.body, UpdateMetadataRequest):
+            controller.on_metadata_updated()
 
     def on_failed(self, error: BaseException) -> None:
         """Halt the broker after an unexpected error, because its state is unknown.

@@ -8,7 +8,14 @@ import itertools
 
 import pytest
 
-from klamm.cluster.requests import Address
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
+    Address,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    Message,
+)
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.store import Check, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
@@ -129,3 +136,26 @@ def assert_only_the_last_one_leads(world: SimulatedWorld, deposed: set[int]) -> 
         state = state_of(world, "t", partition)
         assert sorted(state.isr) == sorted(replicas)
         assert state.leader in replicas
+
+
+def test_a_deposed_controller_answers_once_its_broker_knows_the_new_leaders() -> None:
+    world = three_brokers()
+    world.stop(2)
+    world.run_for(1_000)
+    answers: list[Message] = []
+    client = Address("client", 0)
+    world.transport.register(client, answers.append)
+    request = CreateTopicsRequest((CreatableTopic("t", assignments={0: (2,)}),), 300_000)
+    world.transport.send(Message(client, Address("controller", 0), 1, request))
+    world.run_for(1_000)
+    world.pause(0)
+    world.run_for(20_000)
+    world.resume(0)
+    world.run_for(5_000)
+    assert active_controller(world).config.broker_id == 1
+    assert not answers
+    world.start(2)
+    world.run_for(5_000)
+    (answer,) = answers
+    assert isinstance(answer.body, CreateTopicsResponse)
+    assert answer.body.topics[0].error is Errors.NONE

@@ -138,6 +138,9 @@ class Cluster:
         if broker is None or broker.is_silent:
             return
         body = broker.answer(message.body)  # type: ignore[arg-type]
+        own = self.controllers.get(message.destination.id)
+        if own is not None and isinstance(body, UpdateMetadataResponse):
+            own.on_metadata_updated()
         answer = Message(message.destination, message.source, message.correlation_id, body)
         controller = self.controllers.get(message.source.id)
         if controller is not None:

@@ -355,6 +355,25 @@ def test_a_timeout_that_was_due_when_the_session_ended_is_answered(cluster: Clus
     assert [(r.name, r.error) for r in answer.topics] == [("u", Errors.REQUEST_TIMED_OUT)]
 
 
+def test_a_former_controller_answers_when_the_next_one_has_elected_the_leaders() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1, 2, candidates=(0, 1))
+    topic = CreatableTopic("t", assignments={0: (7,)})
+    cluster.ask(0, CreateTopicsRequest((topic,), 30_000))
+    cluster.run()
+    cluster.paused.add(0)
+    cluster.admin.delete("/controller")
+    cluster.run()
+    cluster.paused.clear()
+    cluster.run()
+    assert cluster.active is cluster.controllers[1]
+    assert not cluster.replies
+    cluster.start(7)
+    answer = cluster.answer()
+    assert isinstance(answer, CreateTopicsResponse)
+    assert answer.topics[0].error is Errors.NONE
+
+
 def test_a_wait_outlives_the_end_of_the_session(cluster: Cluster) -> None:
     topic = CreatableTopic("t", assignments={0: (7,)})
     cluster.ask(0, CreateTopicsRequest((topic,), 500))
