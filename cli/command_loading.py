@@ -16,6 +16,7 @@ from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from klamm.cluster.errors import Interrupted
+from klamm.runtime.interrupts import interrupts_deferred
 
 HELP_LIMIT: Final = 1_000
 _UNITS: Final = ("bytes", "ms", "s")
@@ -114,7 +115,8 @@ class _Commands(Mapping[str, Any]):
 
     def _load(self, name: str) -> TyperCommand | TyperGroup:
         place = self._places[name]
-        module: Any = import_module(f"{self._prefix}{place.module or name}")
+        with interrupts_deferred():
+            module: Any = import_module(f"{self._prefix}{place.module or name}")
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -6,11 +6,13 @@ into messages and exit codes.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
 from klamm.cli.interrupted import INTERRUPTED, NOTHING_STARTED, print_interrupted
+from klamm.runtime.interrupts import interrupts_deferred
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,14 +20,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     ``argv``: the command line, by default the arguments of the process.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # its file descriptor is closed
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the whole process
     args = list(sys.argv[1:] if argv is None else argv)
     as_json = _wants_json(args)
     try:
-        # These imports take half a second: a Ctrl-C meanwhile must not print a traceback. Nothing
-        # can be done about a Ctrl-C before main() is called, while Python itself starts.
-        from klamm.cli import errors
-        from klamm.cli.app import app
-        from klamm.cli.terminal import harmless_output
+        # These imports take half a second: a Ctrl-C meanwhile must not print a traceback, or crash
+        # the process within a library in C. Nothing can be done about a Ctrl-C before main() is
+        # called, while Python itself starts.
+        with interrupts_deferred():
+            from klamm.cli import errors
+            from klamm.cli.app import app
+            from klamm.cli.terminal import harmless_output
     except KeyboardInterrupt:
         is_up = args[:1] == ["up"]
         print_interrupted(NOTHING_STARTED if is_up else "Interrupted", as_json=as_json)

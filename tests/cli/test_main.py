@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -327,6 +328,15 @@ def test_an_interrupt_during_the_imports_is_one_line(
         timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&- >&-", "<&-"])
+def test_a_closed_standard_stream_is_like_dev_null(closed: str) -> None:
+    command = f"{shlex.join([sys.executable, '-m', 'klamm', '--version'])} {closed}"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def fail(error: BaseException) -> int:
