@@ -20,6 +20,7 @@ from klamm.cli.client_text import ClientProgress
 from klamm.cli.completion import complete_partition_id, complete_topic
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
+from klamm.cluster.integers import INT64_MAX
 
 EXAMPLES = """
 \b
@@ -28,7 +29,8 @@ Examples:
   klamm consume --topic t --partition 0 --offset 1200 --max-messages 10
   klamm consume --topic t --from-time 2026-05-01T12:00:00Z --json
 """
-_WAIT_MS: Final = 500
+_WAIT_MS: Final = 400
+"""Shorter than the time after which a command shows what it waits for."""
 _PROCESSED: Final = "Processed a total of"
 
 
@@ -122,7 +124,7 @@ def _start(
 
 
 def _timestamp_ms(word: str) -> int:
-    if word.isdecimal():
+    if word.isdecimal() and len(word) < 20 and int(word) <= INT64_MAX:
         return int(word)
     try:
         moment = datetime.fromisoformat(word)
@@ -200,4 +202,5 @@ def _text(record: Mapping[str, Any]) -> str:
     if "size_bytes" in record:
         return f"{place}\t{record['size_bytes']} bytes"
     key = "" if record["key"] is None else f"{record['key']}\t"
-    return f"{place}\t{key}{record['value']}"
+    value = "null" if record["value"] is None else record["value"]
+    return f"{place}\t{key}{value}"

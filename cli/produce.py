@@ -7,7 +7,6 @@ and prints. Mirrors kafka.tools.ConsoleProducer and org.apache.kafka.tools.Produ
 from __future__ import annotations
 
 import os
-import sys
 import time
 from array import array
 from collections.abc import Iterator
@@ -26,7 +25,8 @@ from klamm.cli.options import AsJson, finite, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cluster.counting import plural
-from klamm.cluster.errors import Interrupted, UsageError
+from klamm.cluster.errors import Interrupted, KlammError, UsageError
+from klamm.server.client_bodies import MAX_RECORD_BYTES
 
 EXAMPLES = """
 \b
@@ -81,7 +81,9 @@ def produce(
     ] = None,
     record_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Bytes per generated record. [default: 100]"),
+        typer.Option(
+            min=1, max=MAX_RECORD_BYTES, help="Bytes per generated record. [default: 100]"
+        ),
     ] = None,
     rate: Annotated[
         float | None,
@@ -163,11 +165,15 @@ def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> di
     begun_s = time.monotonic()
     try:
         status, is_interrupted = sending.run(batches)
-    except (ServerUnavailable, KeyboardInterrupt) as error:
+    except KeyboardInterrupt:
         _show(sending.known(), time.monotonic() - begun_s, json)
-        if isinstance(error, ServerUnavailable):
-            raise
         raise Interrupted("Interrupted") from None
+    except KlammError as error:
+        status = sending.known()
+        if status["sent"] or isinstance(error, ServerUnavailable):
+            _show(status, time.monotonic() - begun_s, json)
+            error.definite = False
+        raise
     _show(status, time.monotonic() - begun_s, json)
     if is_interrupted:
         raise Interrupted("Interrupted")
@@ -208,7 +214,8 @@ class _Sending:
         except ServerUnavailable:
             raise
         except BaseException:
-            self._give_up()
+            # Batches that were refused were not sent.
+            self._asked_count = self._give_up()["sent"]
             raise
         finally:
             STATUS_LINE.erase()
@@ -272,7 +279,7 @@ def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[dict
     """Yield batches of the lines available on standard input, limited to a rate if one is given."""
     pace = _Pace(rate_per_s)
     number, left = 0, b""
-    while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
+    while chunk := os.read(_STDIN, _CHUNK_BYTES):
         *lines, left = (left + chunk).split(b"\n")
         while lines:
             count = pace.acquire(len(lines))
@@ -299,15 +306,24 @@ def _waiting_input_bytes() -> int:
 
 
 def _records(lines: list[bytes], before: int, key_separator: str | None) -> dict[str, Any]:
-    records = [
-        _record(line.decode(errors="replace"), before + n, key_separator)
-        for n, line in enumerate(lines, 1)
-    ]
-    return {"records": records}
+    return {
+        "records": [_record(line, before + n, key_separator) for n, line in enumerate(lines, 1)]
+    }
 
 
-def _record(line: str, number: int, key_separator: str | None) -> dict[str, Any]:
+def _record(encoded: bytes, number: int, key_separator: str | None) -> dict[str, Any]:
     """Parse one line into a record. Raises UsageError with Kafka's message for a missing key."""
+    try:
+        line = encoded.decode()
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"line number {number} is not UTF-8",
+            hint="Kafka's own clients send any bytes: klamm up --listen",
+        ) from None
+    if len(line) > MAX_RECORD_BYTES:
+        raise UsageError(
+            f"line number {number} has {len(line)} characters; the limit is {MAX_RECORD_BYTES}"
+        )
     if key_separator is None:
         return {"value": line}
     key, found, value = line.partition(key_separator)

@@ -46,6 +46,11 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
                 "delivery.timeout.ms should be equal to or larger than "
                 "linger.ms + request.timeout.ms"
             )
+        if self.max_in_flight_requests_per_connection < 1:
+            raise InvalidConfig(
+                f"Invalid value {self.max_in_flight_requests_per_connection} for configuration "
+                "max.in.flight.requests.per.connection: Value must be at least 1"
+            )
         if self.compression_type not in COMPRESSIONS:
             raise InvalidConfig(
                 f"Unknown compression name: {self.compression_type}",

@@ -257,6 +257,8 @@ def test_what_cannot_be_is_said_in_a_line_with_a_hint(up: Up) -> None:
             ("consume", "--from-time", "1969-12-31T23:59:59.900Z"),
             "--from-time 1969-12-31T23:59:59.900Z is ",
         ),
+        (("consume", "--from-time", "9" * 19), f"--from-time {'9' * 19} is not a valid time"),
+        (("consume", "--from-time", "9" * 9_999), "--from-time 999"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(

@@ -240,6 +240,40 @@ def test_records_that_a_refused_request_would_have_sent(
     assert capsys.readouterr().err.startswith("error: the producer 4 is closed\n")
 
 
+def test_a_refused_request_does_not_hide_what_was_sent_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = sent(9_000, in_doubt=1_000) | {"sent": 10_000}
+    script = producing(done, records=[sent(undecided=10_000), WrongState("no more")])
+    run(script, "produce", "--records", "15000", "--json", code=1)
+    out, err = capsys.readouterr()
+    status, error = msgspec.json.decode(out), msgspec.json.decode(err)["error"]
+    assert (status["sent"], status["acknowledged"], status["in_doubt"]) == (10_000, 9_000, 1_000)
+    assert (error["message"], error["definite"]) == ("no more", False)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"a\n\xff\n", "line number 2 is not UTF-8"),
+        (b"\xe9", "line number 1 is not UTF-8"),
+        (b"a" * 1_048_577, "line number 1 has 1048577 characters; the limit is 1048576"),
+    ],
+)
+def test_a_line_that_would_not_be_stored_as_it_is_is_refused(
+    line: bytes,
+    problem: str,
+    typed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    read, chunks = os.read, [b"", line]
+    monkeypatch.setattr(os, "read", lambda fd, size: chunks.pop() if fd == 0 else read(fd, size))
+    asked = run(producing(sent(0)), "produce", code=2)
+    assert [request for request, _ in asked] == ["POST /producers", CLOSES]
+    assert capsys.readouterr().err.startswith(f"error: {problem}\n")
+
+
 def test_an_interrupt_gives_up_what_is_undecided(
     typed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,7 +410,7 @@ RECORDS: Final = {**NOTHING, "records": [record(7), record(8, "k")]}
 def test_the_options_of_a_consumer(options: list[str], body: dict[str, Any]) -> None:
     asked = run(consuming(RECORDS), "consume", "--max-messages", "1", *options)
     wanted = {"topic": "t", "partition": None, **body}
-    assert asked == [("POST /consumers", wanted), (POLLS, {"wait_ms": 500}), (ENDS, None)]
+    assert asked == [("POST /consumers", wanted), (POLLS, {"wait_ms": 400}), (ENDS, None)]
 
 
 @pytest.mark.parametrize(
@@ -395,19 +429,24 @@ def test_a_consumer_begins_in_one_place(
     assert capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize(("options", "shown"), [([], 2), (["--max-messages", "1"], 1)])
+@pytest.mark.parametrize(("options", "shown"), [([], 3), (["--max-messages", "1"], 1)])
 def test_records_are_printed(
     options: list[str], shown: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ["1\t7\tleader epoch 2\tv\n", "1\t8\tleader epoch 2\tk\tv\n"][:shown]
-    script = consuming(RECORDS, NOTHING)
+    lines = [
+        "1\t7\tleader epoch 2\tv\n",
+        "1\t8\tleader epoch 2\tk\tv\n",
+        "1\t9\tleader epoch 2\tk\tnull\n",
+    ][:shown]
+    records = [*RECORDS["records"], record(9, "k", None)]
+    script = consuming({**NOTHING, "records": records}, NOTHING)
     run(script, "consume", "--timeout-ms", "1", *options)
     said = f"Processed a total of {shown} messages\n"
     assert capsys.readouterr() == ("".join(lines), said)
     run(script, "consume", "--timeout-ms", "1", *options, "--json")
     printed, notes = capsys.readouterr()
     decoded = [msgspec.json.decode(line) for line in printed.splitlines()]
-    assert decoded == RECORDS["records"][:shown]
+    assert decoded == records[:shown]
     assert msgspec.json.decode(notes) == {"note": said.rstrip()}
 
 
@@ -463,7 +502,7 @@ def test_a_consumer_that_is_interrupted_says_how_much_it_read(
     assert capsys.readouterr().err == "Processed a total of 2 messages\n"
 
 
-@pytest.mark.parametrize(("timeout_ms", "wait_ms"), [(300, 300), (900, 500)])
+@pytest.mark.parametrize(("timeout_ms", "wait_ms"), [(300, 300), (700, 400)])
 def test_a_consumer_waits_until_nothing_came_for_its_timeout(
     timeout_ms: int, wait_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,10 +514,10 @@ def test_a_consumer_waits_until_nothing_came_for_its_timeout(
         show(progress, polled)
 
     monkeypatch.setattr(ClientProgress, "show", show_after_a_poll)
-    script = consuming(NOTHING, RECORDS, NOTHING) if timeout_ms == 900 else consuming(NOTHING)
+    script = consuming(NOTHING, RECORDS, NOTHING) if timeout_ms == 700 else consuming(NOTHING)
     asked = run(script, "consume", "--timeout-ms", str(timeout_ms))
     polls = [body for request, body in asked if request == POLLS]
-    assert polls == [{"wait_ms": wait_ms}] * (4 if timeout_ms == 900 else 1)
+    assert polls == [{"wait_ms": wait_ms}] * (4 if timeout_ms == 700 else 1)
 
 
 def test_standard_input_that_cannot_be_asked_has_no_data(monkeypatch: pytest.MonkeyPatch) -> None:

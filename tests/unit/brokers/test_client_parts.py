@@ -167,6 +167,7 @@ def test_after_the_last_epoch_comes_another_id(sent: Sent) -> None:
         {"acks": 1, "enable_idempotence": True},
         {"acks": -1, "enable_idempotence": True, "retries": 0},
         {"acks": -1, "enable_idempotence": True, "max_in_flight_requests_per_connection": 6},
+        {"max_in_flight_requests_per_connection": 0},
         {"delivery_timeout_ms": 1_000},
         {"compression_type": "brotli"},
     ],
