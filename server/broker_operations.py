@@ -296,16 +296,27 @@ class BrokerOperations:
         )
 
     def add(self, broker_id: int | None, rack: str | None) -> AddedBroker:
-        """Add a broker and start it; by default it gets the highest id plus 1."""
+        """Add a broker and start it; by default it gets the highest id plus 1.
+
+        Raises ZooKeeperUnavailable at once if ZooKeeper does not respond, and adds no broker. After
+        another error of the start, the broker exists and can be started again.
+        """
         with self._adding:
             if broker_id is None:
                 broker_id = max(self._cluster.spec.broker_ids) + 1
             check_broker_id(broker_id)
             if rack is not None:
                 check_rack_name(rack)
+            connected_store(self._cluster)
             self._cluster.add_broker(broker_id, rack)
             self._ended[broker_id] = ADDED
-        return {**self._start(Start(broker_id)), "rack": rack}
+        try:
+            return {**self._start(Start(broker_id)), "rack": rack}
+        except KlammError as error:
+            error.definite, error.retriable = False, False
+            added = f"broker {broker_id} was added: klamm broker start {broker_id} starts it"
+            error.hint = "; ".join(filter(None, (error.hint, added)))
+            raise
 
     def _move_controller(self, action: MoveController) -> ControllerMove:
         """Delete /controller, and wait until a new controller has loaded the cluster's state.

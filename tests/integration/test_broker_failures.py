@@ -12,16 +12,18 @@ from kazoo.client import KazooClient
 
 from klamm.brokers.logs.errors import LogStorageError
 from klamm.cli.status import status_lines
+from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, CreatableTopic, CreateTopicsRequest
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.action_target import RUNNING
 from klamm.runtime.actions import Start, Stop
 from klamm.runtime.journal import read_journal
-from klamm.server.broker_operations import FAILED, FAILED_TO_START
+from klamm.server.broker_operations import ADDED, FAILED, FAILED_TO_START
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import SessionState
 from tests.waiting import wait_until
 
 ON_1 = CreatableTopic("on-1", assignments={0: (1, 0)})
@@ -64,6 +66,29 @@ def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
     disk.unlink()
     assert server.operations.perform(Start(1))["state"] == RUNNING
     assert (broker_1(server)["state"], broker_1(server)["reason"]) == (RUNNING, None)
+
+
+def test_an_added_broker_that_does_not_start_exists_and_can_be_started(
+    server: ClusterServer,
+) -> None:
+    disk = server.data_dir.brokers / "2"
+    disk.write_text("a file where the directory will be")
+    with pytest.raises(LogStorageError) as refused:
+        server.operations.add(None, None)
+    assert refused.value.hint is not None and not refused.value.definite
+    assert refused.value.hint.endswith("broker 2 was added: klamm broker start 2 starts it")
+    assert server.status()["brokers"][2]["state"] == ADDED
+    disk.unlink()
+    assert server.operations.perform(Start(2))["state"] == RUNNING
+
+
+def test_no_broker_is_added_without_zookeeper(server: ClusterServer) -> None:
+    server.cluster.own_session.state = SessionState.DISCONNECTED
+    with pytest.raises(ZooKeeperUnavailable) as refused:
+        server.operations.add(None, None)
+    server.cluster.own_session.state = SessionState.CONNECTED
+    assert refused.value.definite and refused.value.retriable
+    assert [broker["id"] for broker in server.status()["brokers"]] == [0, 1]
 
 
 def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
