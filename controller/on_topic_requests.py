@@ -135,7 +135,6 @@ def _validate(
             validate_topic_create(name, assignment, topic.overrides, existing)
             check_in_pool(controller.config.pools, name, assignment)
         except AdminError as error:
-            controller.log.info(f"Error processing create topic request {name}: {error}")
             results.append(CreatableTopicResult(name, error.code, error.message))
             continue
         if 0 not in assignment:
