@@ -200,7 +200,8 @@ def _first_replicas(
             continue
         if row.kind == Kind.TOPIC_CREATED:
             creations[topic] += 1
-        if partition < 0:
+        # A refused reassignment may be of a partition that does not exist.
+        if partition < 0 or row.kind == Kind.REASSIGNMENT_FAILED:
             continue
         number = creations[topic]
         of_topic = found[topic, number]

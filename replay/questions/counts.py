@@ -56,9 +56,11 @@ def rows_of_topics(events: str, from_ms: int | None) -> str:
     """Return a query with a row for each topic.
 
     ``rows``, ``leader_changes``: numbers of events at or after ``from_ms``. ``partitions``: number
-    of partitions with events at any time.
+    of partitions with events at any time. A refused reassignment may be of a partition that does
+    not exist.
     """
     counted = in_time(from_ms)
+    exists = f"partition >= 0 AND NOT ({is_kind(Kind.REASSIGNMENT_FAILED)})"
     # A set of 32 bits counts 32 partitions faster than count(DISTINCT partition).
     return f"""
 SELECT {RUN}, topic, {total("rows")} AS rows, {total("leader_changes")} AS leader_changes,
@@ -67,6 +69,6 @@ FROM (
   SELECT {RUN}, topic, count(*) FILTER (WHERE {counted}) AS rows,
     count(*) FILTER (WHERE {counted} AND is_leadership AND leader <> prev_leader)
       AS leader_changes,
-    bit_or(CASE WHEN partition >= 0 THEN {_BIT} ELSE 0 END) AS bits
+    bit_or(CASE WHEN {exists} THEN {_BIT} ELSE 0 END) AS bits
   FROM {events} WHERE topic IS NOT NULL GROUP BY {RUN}, topic, {_WORD})
 GROUP BY {RUN}, topic"""

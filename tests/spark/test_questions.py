@@ -580,18 +580,19 @@ def test_what_was_before_a_time_is_not_counted(engine: Engine, coded: Coded) -> 
         on(0, kind="isr_changed", leader=2, prev_leader=1, isr=[1, 2], prev_isr=[1]),
         on(-1, kind="topic_created"),
         on(33, kind="isr_changed", leader=1, prev_leader=1, isr=[2, 3], prev_isr=[1, 2]),
+        on(40, kind="reassignment_failed"),  # of a partition that does not exist
     )
     for from_ms, moved, counts, rows in (
-        (None, [(1, True), (2, False), (2, True), (3, False)], (5, 2, 3), 5),
-        (20, [(1, True), (2, False), (2, True), (3, False)], (4, 1, 3), 4),
-        (21, [(1, True), (2, False), (3, False)], (3, 1, 3), 3),
-        (51, [], (0, 0, 3), 0),
+        (None, [(1, True), (2, False), (2, True), (3, False)], (6, 2, 3), 6),
+        (20, [(1, True), (2, False), (2, True), (3, False)], (5, 1, 3), 5),
+        (21, [(1, True), (2, False), (3, False)], (4, 1, 3), 4),
+        (51, [], (1, 0, 3), 1),
     ):
         assert rows_of(engine, moves(events, from_ms), "replica", "has_left") == moved
         found = rows_of_topics(events, from_ms)
         assert rows_of(engine, found, "rows", "leader_changes", "partitions") == [counts]
         found = counted_rows(events, from_ms)
-        assert rows_of(engine, found, "rows", "first_ms", "numbered") == [(rows, 10, 5)]
+        assert rows_of(engine, found, "rows", "first_ms", "numbered") == [(rows, 10, 6)]
 
 
 def test_a_failover_is_counted_from_the_last_event_of_a_controller(

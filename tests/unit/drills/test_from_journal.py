@@ -69,6 +69,7 @@ def test_topics_that_are_there_first_belong_to_the_cluster() -> None:
         *(replica(2, "t.a-b", broker) for broker in (1, 2)),
         replica(2, "t.a-b", 2, partition=1),
         online(3, "t.a-b", 2, 1),
+        row(4, Kind.REASSIGNMENT_FAILED, topic="t.a-b", partition=7),
     ]
     lines = drill_from_journal(rows, "d").splitlines()
     topics = lines[lines.index("  topics:") + 1 : lines.index("steps:")]
