@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.admin.topics.topics import check_topic_absent, validate_topic_create
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.errors import AdminError, OperationTooBig
+from klamm.cluster.errors import AdminError
 from klamm.cluster.protocols import MetadataView
 from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
@@ -217,7 +217,7 @@ def _write(
         for topic in request.topics
         if topic.name in assignments
     }
-    codes = dict(zip(configs, _fenced(controller, list(configs.values())), strict=True))
+    codes = dict(zip(configs, _codes(controller, list(configs.values())), strict=True))
     absent = {
         name: Create(op.path, op.data)
         for name, op in configs.items()
@@ -262,7 +262,7 @@ def _create(controller: KafkaController, creates: Mapping[str, Create]) -> dict[
 
     The code is OK if this controller created the znode, although ZooKeeper's reply was lost.
     """
-    codes = _fenced(controller, list(creates.values()))
+    codes = _codes(controller, list(creates.values()))
     return {
         name: ResultCode.OK
         if code is ResultCode.NODEEXISTS and _is_ours(controller, create)
@@ -277,20 +277,9 @@ def _is_ours(controller: KafkaController, create: Create) -> bool:
     return found is not None and found[0] == create.data
 
 
-def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
-    """Write ``ops`` in one pipelined batch, and return the result code of each operation.
-
-    Operations whose reply was lost are sent again. An operation that exceeds ZooKeeper's size limit
-    is not sent and gets the code MARSHALLINGERROR; the other operations are still sent.
-    """
+def _codes(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
     fence = controller.context.epoch_zk_version
-    try:
-        results = controller.controller_zk.write_until_known(ops, fence)
-    except OperationTooBig:
-        if len(ops) == 1:
-            return [ResultCode.MARSHALLINGERROR]
-        return [code for op in ops for code in _fenced(controller, [op])]
-    return [result.code for result in results]
+    return [result.code for result in controller.controller_zk.write_each(ops, fence)]
 
 
 class PendingDeletion(PendingRequest, frozen=True):

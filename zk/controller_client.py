@@ -283,23 +283,12 @@ class ControllerZkClient:
     def set_topic_assignments(
         self, topics: Sequence[TopicIdReplicaAssignment], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
-        """Overwrite topic znodes regardless of their version, and return {topic: failure}.
-
-        If one topic exceeds ZooKeeper's size limit, the other topics are still written.
-        """
+        """Overwrite topic znodes regardless of their version, and return {topic: failure}."""
         ops = [
             SetData(TopicZNode.path(t.topic), TopicZNode.encode(t.topic_id, t.assignment))
             for t in topics
         ]
-        try:
-            results = self._fenced.write_until_known(ops, epoch_zk_version)
-        except OperationTooBig as error:
-            if len(topics) == 1:
-                return {topics[0].topic: StateChangeFailed(str(error))}
-            failed: dict[str, StateChangeFailed] = {}
-            for topic in topics:
-                failed.update(self.set_topic_assignments([topic], epoch_zk_version))
-            return failed
+        results = self.write_each(ops, epoch_zk_version)
         return {
             t.topic: StateChangeFailed(reason(result.code, op.path))
             for t, op, result in zip(topics, ops, results, strict=True)
@@ -359,6 +348,19 @@ class ControllerZkClient:
         The writes must not depend on each other (see FencedWriter.write_until_known).
         """
         return self._fenced.write_until_known(ops, epoch_zk_version)
+
+    def write_each(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
+        """Like ``write_until_known``, but with a result for an operation that is too big.
+
+        An operation that exceeds ZooKeeper's maximum request size is not sent and gets the code
+        MARSHALLINGERROR; the other operations are still sent.
+        """
+        try:
+            return self.write_until_known(ops, epoch_zk_version)
+        except OperationTooBig:
+            if len(ops) == 1:
+                return [OpResult(ResultCode.MARSHALLINGERROR)]
+            return [result for op in ops for result in self.write_each([op], epoch_zk_version)]
 
 
 def _check_epoch(

@@ -34,7 +34,7 @@ _TEXTS: Final = {
     ResultCode.BADVERSION: "BadVersion",
     ResultCode.NOTEMPTY: "Directory not empty",
     ResultCode.CONNECTIONLOSS: "ConnectionLoss",
-    ResultCode.MARSHALLINGERROR: "MarshallingError",
+    ResultCode.MARSHALLINGERROR: "MarshallingError (the write is too big)",
     ResultCode.SESSIONEXPIRED: "Session expired",
     ResultCode.NOCHILDRENFOREPHEMERALS: "NoChildrenForEphemerals",
     ResultCode.BADARGUMENTS: "BadArguments",

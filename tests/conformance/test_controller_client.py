@@ -232,6 +232,8 @@ EVERY_WRITE: dict[str, Write] = {
     "delete_below": lambda c, v: c.delete_below("/config", v),
     "delete_controller": lambda c, v: c.delete_controller(v),
     "fenced_write": lambda c, v: c.fenced_write([Create("/zombie", None)], v),
+    "write_until_known": lambda c, v: c.write_until_known([Create("/zombie", None)], v),
+    "write_each": lambda c, v: c.write_each([Create("/zombie", None)], v),
 }
 
 

@@ -316,7 +316,7 @@ def test_a_topic_whose_config_cannot_be_written_is_not_created(cluster: Cluster)
     big, other = create(
         cluster, CreatableTopic("t", 1, 1, configs=configs), CreatableTopic("u", 1, 1)
     )
-    text = "KeeperErrorCode = MarshallingError for /config/topics/t"
+    text = "KeeperErrorCode = MarshallingError (the write is too big) for /config/topics/t"
     assert big == CreatableTopicResult("t", Errors.UNKNOWN_SERVER_ERROR, text)
     assert other.error is Errors.NONE
     assert cluster.admin.get_all_topics_in_cluster() == ["u"]
