@@ -77,7 +77,9 @@ def run(command: Callable[[], int], *, as_json: bool = False) -> int:
         _signalled(end.code, as_json)
         return end.code
     except OSError as error:
-        return print_error(EnvironmentProblem(str(error)), as_json)
+        place = f"{error.filename}: " if error.filename else ""
+        reason = f"{place}{error.strerror}" if error.strerror else str(error)
+        return print_error(EnvironmentProblem(reason), as_json)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in REPLAY_PACKAGES:

@@ -236,6 +236,7 @@ class Isolate(NetworkAction, frozen=True):
             raise WrongState(
                 "cannot isolate all brokers of the cluster: no other broker would be left",
                 hint="leave at least one broker out",
+                retriable=False,
             )
         transport = target.cluster.transport
         kept = tuple(fault for fault in transport.faults if not fault.isolated)

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.admin.topics.topics import new_topic_id
+from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import (
     EnvironmentProblem,
@@ -281,8 +282,12 @@ class ClusterServer(OpenedParts):
         total = len(broker_ids)
         self._say(f"Starting {total} broker{plural(total)}")
         started = [self.cluster.begin_start(id_, holds_controller=True) for id_ in broker_ids]
-        for count, future in enumerate(started, 1):
-            self.closing.result_of(future, None)
+        for count, (id_, future) in enumerate(zip(broker_ids, started, strict=True), 1):
+            try:
+                self.closing.result_of(future, None)
+            except LogStorageError as error:
+                error.message = f"broker {id_}: {error.message}"
+                raise
             if total <= 10 or count % (total // 10) == 0 or count == total:
                 self._say(f"Brokers registered: {count}/{total}")
 

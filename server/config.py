@@ -159,8 +159,9 @@ class ServerConfig:
             raise UsageError("Missing option '--brokers'", hint="or use --from-dump DUMP")
         count, running = len(self.broker_ids), len(self.started_broker_ids)
         if count not in range(1, MAX_BROKERS + 1):
+            wanted = count if self.dump is not None else self.brokers
             raise UsageError(
-                f"a cluster cannot have {count} brokers",
+                f"a cluster cannot have {wanted} brokers",
                 hint=f"klamm supports 1 to {MAX_BROKERS} brokers",
             )
         if self.controllers is not None and self.controllers not in range(1, running + 1):

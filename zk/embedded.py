@@ -195,7 +195,7 @@ class EmbeddedZooKeeper:
             if created:
                 self.close()
             if isinstance(error, OSError):
-                reason = f"{error.strerror}: {place}"
+                reason = f"{error.strerror}: {place}" if place else error.strerror
                 raise ZooKeeperUnavailable(f"ZooKeeper did not start: {reason}") from error
             raise
 

@@ -379,16 +379,14 @@ def parse_address(connect_string: str) -> tuple[str, Chroot]:
     """Return the servers and the chroot of a ZooKeeper address. Raises UsageError if invalid."""
     try:
         hosts, chroot = collect_hosts(connect_string)
-        if any(character.isspace() for character in connect_string.partition("/")[0]):
-            raise ValueError("white space in a host name")
-        for host, _ in hosts:
-            if not _is_host_name(host):
-                raise ValueError(f"{host!r} is not a host name")
-    except ValueError as error:
+    except ValueError:
+        hosts, chroot = [], None
+    has_space = any(character.isspace() for character in connect_string.partition("/")[0])
+    if not hosts or has_space or not all(_is_host_name(host) for host, _ in hosts):
         raise UsageError(
-            f"not a ZooKeeper address: {connect_string!r} ({error})",
+            f"not a ZooKeeper address: {connect_string!r}",
             hint="write host:port, host:port,host:port or host:port/chroot",
-        ) from error
+        )
     path = (chroot or "").rstrip("/")
     if path and not is_valid(path):
         raise UsageError(f"not a ZooKeeper chroot: {path!r} is not a valid znode path")

@@ -323,6 +323,7 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
             raise WrongState(
                 f"broker {broker_id} already exists",
                 hint="klamm status lists all brokers; choose an id that is not in use",
+                retriable=False,
             )
         self.spec = self.spec.with_broker(broker_id, rack)
 

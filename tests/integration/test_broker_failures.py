@@ -68,6 +68,14 @@ def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
     assert (broker_1(server)["state"], broker_1(server)["reason"]) == (RUNNING, None)
 
 
+def test_a_broker_without_a_log_directory_is_named(chroot: str, tmp_path: Path) -> None:
+    (tmp_path / "brokers").mkdir()
+    (tmp_path / "brokers" / "1").write_text("a file where the directory will be")
+    config = ServerConfig(brokers=2, zookeeper=chroot, data_dir=tmp_path, has_segments=True)
+    with pytest.raises(LogStorageError, match=r"^broker 1: Shutdown broker because"):
+        ClusterServer(config).open()
+
+
 def test_an_added_broker_that_does_not_start_exists_and_can_be_started(
     server: ClusterServer,
 ) -> None:

@@ -49,6 +49,7 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
     [
         ({}, "Missing option '--brokers'"),
         ({"brokers": 0}, "a cluster cannot have 0 brokers"),
+        ({"brokers": -7}, "a cluster cannot have -7 brokers"),
         ({"brokers": MAX_BROKERS + 1}, "a cluster cannot have 10001 brokers"),
         ({"brokers": 3, "controllers": 0}, "--controllers 0: out of range for 3 brokers"),
         ({"brokers": 3, "controllers": 4}, "--controllers 4: out of range for 3 brokers"),

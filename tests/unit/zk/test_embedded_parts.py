@@ -48,10 +48,10 @@ def test_addresses(address: str, servers: str, chroot: str) -> None:
         ("h:1/a//b", "not a ZooKeeper chroot: '/a//b' is not a valid znode path"),
         ("h:1/a/../b", "not a ZooKeeper chroot: '/a/../b' is not a valid znode path"),
         ("h:1/\udc80", "not a ZooKeeper chroot: '/\\udc80' is not a valid znode path"),
-        ("h :1", "not a ZooKeeper address: 'h :1' (white space in a host name)"),
-        ("g:1,a..b:2", "not a ZooKeeper address: 'g:1,a..b:2' ('a..b' is not a host name)"),
-        (f"{'x' * 64}:1", f"not a ZooKeeper address: '{'x' * 64}:1' ("),
-        ("h:x", "not a ZooKeeper address: 'h:x' ("),
+        ("h :1", "not a ZooKeeper address: 'h :1'"),
+        ("g:1,a..b:2", "not a ZooKeeper address: 'g:1,a..b:2'"),
+        (f"{'x' * 64}:1", f"not a ZooKeeper address: '{'x' * 64}:1'"),
+        ("h:x", "not a ZooKeeper address: 'h:x'"),
     ],
 )
 def test_what_is_no_address(address: str, said: str) -> None:
