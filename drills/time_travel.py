@@ -284,6 +284,8 @@ class TimeTravel:
         Raises UsageError if it has passed, and NotFound if the drill ends before it."""
         stop = moment.stop_at(self.timeline)
         if moment.row is None and stop():
+            if not self.timeline.place.steps_run:
+                return  # The moment is the start.
             raise UsageError(f"{moment.text} has passed", hint=f"back to {moment.text}")
         if not self._run(self.timeline, stop, moment.at_ms) and not self.is_stopped_early:
             driver = self.timeline.driver

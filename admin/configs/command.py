@@ -94,7 +94,9 @@ def _check_supported(command: ConfigOptions) -> None:
             hint = f"supported entity types: {', '.join(supported)}"
             if way:
                 hint += "; with --zookeeper also users"
-            raise UsageError(f"klamm does not support configs of {entity_type}{way}", hint=hint)
+            raise UsageError(
+                f"klamm does not support configs of {entity_type}{way}", hint=hint, exit_code=1
+            )
 
 
 class _ZooKeeperTool:

@@ -132,6 +132,16 @@ def test_a_fork_is_a_drill_that_repeats_the_run(seed: int) -> None:
         assert journal(travelling) == journal_of_run(travelling.text, seed)
 
 
+@pytest.mark.parametrize("moment", ["row 0", "step 0", "0s"])
+def test_the_start_is_a_moment_that_has_been_reached(moment: str) -> None:
+    with travel() as travelling:
+        go(travelling, moment)
+        assert travelling.timeline.place.steps_run == 0
+        go(travelling, "4s")
+        with pytest.raises(UsageError, match=f"{moment} has passed"):
+            go(travelling, moment)
+
+
 @pytest.mark.parametrize(
     ("moment", "row", "at_ms"),
     [

@@ -257,8 +257,9 @@ def test_the_defaults_of_running_brokers_are_not_changed_in_zookeeper(world: Wor
 
 @pytest.mark.parametrize("line", ["--describe --user u --client c", "--describe --ip 1.2.3.4"])
 def test_what_klamm_leaves_out_is_said(world: World, line: str) -> None:
-    with pytest.raises(UsageError, match="klamm does not support configs of"):
+    with pytest.raises(UsageError, match="klamm does not support configs of") as refused:
         run(world, line)
+    assert refused.value.exit_code == 1
 
 
 def test_users_are_changed_in_zookeeper_only(world: World) -> None:
