@@ -312,7 +312,9 @@ class ClientSessions:
         except UnknownTopicOrPartition:
             validate_topic_name(topic)
             raise UnknownTopicOrPartition(
-                f"topic {topic} does not exist", hint="klamm topics --create creates topics"
+                f"topic {topic} does not exist",
+                hint="klamm topics --create creates topics; brokers do not know a topic that never "
+                "had a live replica",
             ) from None
         if partition is None:
             return [TopicPartition(topic, id_) for id_ in ids]
