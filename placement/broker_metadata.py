@@ -1,4 +1,4 @@
-"""The only broker properties that placement uses: id and rack.
+"""Brokers as placement sees them, by id and rack, and ids and ranges of ids as text.
 
 Mirrors kafka/admin/BrokerMetadata.scala and AdminZkClient.getBrokerMetadatas.
 """

@@ -75,12 +75,15 @@ class MemoryServer:
 
     The hooks ``before_op`` and ``after_op`` are called before and after every read and transaction,
     with the session id, the operation (a ReadOp or a whole transaction) and, for ``after_op``, the
-    result. These hooks may raise Crashed or LostReply. The functions in ``commit_taps`` are called
-    with the session id and the changes whenever a transaction commits or a session ends, before
-    watches fire, those in ``rejection_taps`` with the session id and the operation that failed
-    whenever a transaction is rejected. ``on_operation`` is called with every read and transaction
-    before it is executed (True) and afterwards (False); it may let other actors run. ``on_lagging``
-    is called when the time of the next ``apply_lagging`` may have changed.
+    result. These hooks may raise Crashed or LostReply.
+
+    - ``commit_taps``: called with the session id and the changes whenever a transaction commits or
+      a session ends, before watches fire.
+    - ``rejection_taps``: called with the session id and the operation that failed whenever a
+      transaction is rejected.
+    - ``on_operation``: called with every read and transaction before it is executed (True) and
+      afterwards (False); it may let other actors run.
+    - ``on_lagging``: called when the time of the next ``apply_lagging`` may have changed.
     """
 
     def __init__(self, clock: Clock) -> None:

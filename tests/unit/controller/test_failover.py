@@ -152,7 +152,8 @@ def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
     assert cluster.state(t0) == LeaderAndIsr(0, 0, (0, 1, 2), 0)
     assert cluster.state(t1) == LeaderAndIsr(1, 0, (1, 2, 0), 0)
     assert not cluster.moves()
-    assert all(m.endswith("Online>Online") for m in cluster.moves(Kind.REPLICA_TRANSITION))
+    moves = {move.split()[-1] for move in cluster.moves(Kind.REPLICA_TRANSITION)}
+    assert moves == {"Online>Online"}
     first = cluster.journal.rows[0]
     assert (first.kind, first.epoch, first.seq) == (Kind.CONTROLLER_ELECTED, 2, 1)
     snapshots = cluster.rows(Kind.PARTITION_SNAPSHOT)
