@@ -142,7 +142,6 @@ class ControllerBrokerRequestBatch:
         """
         leaderships = self.context.leaderships
         assignments = self.context.assignments
-        shared = self._shared[is_new]
         metadata = self.update_metadata_partitions
         states = self.leader_and_isr.get(broker_id, {})
         may_be_new = bool(states) and not is_new
@@ -151,14 +150,8 @@ class ControllerBrokerRequestBatch:
             if leadership is None:
                 continue
             assignment = assignments.get(tp, EMPTY_ASSIGNMENT)
-            made = shared.get(tp)
-            if made is not None and made[0] is leadership and made[1] is assignment:
-                state = made[2]
-            else:
-                state = self._state(tp, leadership, assignment, is_new)
-            if may_be_new and tp in states and states[tp].is_new:
-                state = self._state(tp, leadership, assignment, True)
-            states[tp] = state
+            stays_new = may_be_new and tp in states and states[tp].is_new
+            states[tp] = self._state(tp, leadership, assignment, is_new or stays_new)
             metadata[tp] = None
         if states:
             self.leader_and_isr[broker_id] = states
