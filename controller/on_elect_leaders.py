@@ -89,8 +89,12 @@ def _elect(
     controller: KafkaController, request: ElectLeadersRequest
 ) -> tuple[_Results, dict[TopicPartition, int]]:
     """Elect leaders, and return ({partition: result}, {partition: new leader})."""
-    context, election_type = controller.context, request.election_type
-    asked = context.all_partitions() if request.partitions is None else request.partitions
+    election_type = request.election_type
+    asked = request.partitions
+    if asked is None:
+        # As in Kafka, those in this broker's metadata, without any that never had a leader.
+        known = controller.metadata.leader_of
+        asked = tuple(tp for tp in controller.context.all_partitions() if known(tp) is not None)
     results: _Results = {}
     electable: list[TopicPartition] = []
     for tp in dict.fromkeys(asked):

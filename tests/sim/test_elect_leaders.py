@@ -89,6 +89,7 @@ def test_every_partition_is_answered() -> None:
 def test_of_all_partitions_those_are_answered_that_needed_an_election() -> None:
     world = leaders_moved_away()
     create_topic(world, "well", {0: (0, 2)})
+    create_topic(world, "none", {0: (7, 8)})
     world.run_for(500)
     answers = ask(world, PREFERRED, None)
     world.run_for(1_000)
