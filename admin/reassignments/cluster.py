@@ -37,9 +37,14 @@ from klamm.admin.reassignments.text import (
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.counting import joined, plural
-from klamm.cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
+from klamm.cluster.errors import AdminCommandFailed, InvalidTopic, UnknownTopicOrPartition
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.scala_sets import immutable_order, int_hash
+from klamm.cluster.jvm.scala_sets import (
+    immutable_order,
+    int_hash,
+    mutable_order,
+    topic_partition_hash,
+)
 from klamm.cluster.requests import ApiError
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
@@ -117,6 +122,7 @@ class ClusterReassignment(ReassignmentTool):
         text, timeout_ms = command.plan(), command.number("timeout")
         targets, log_dirs = parse_reassignment(text)
         asked = list(dict.fromkeys(tp for tp, _ in targets))
+        _check_partitions(asked)
         found = self._admin.list_partition_reassignments(asked)
         active = sorted(tp for tp, assignment in found.items() if assignment.is_being_reassigned)
         if active:
@@ -196,6 +202,11 @@ class ClusterReassignment(ReassignmentTool):
             if broker_id not in live:
                 raise AdminCommandFailed(f"Unknown broker id {broker_id}")
 
+    @staticmethod
+    def first(of_topic: Sequence[TopicPartition], count: int) -> TopicPartition:
+        # The maps of Java's Admin client become mutable ones in Scala.
+        return mutable_order(of_topic, topic_partition_hash)[0]
+
     def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
         asked = immutable_order(topics, string_hash)
         return {
@@ -209,6 +220,20 @@ class ClusterReassignment(ReassignmentTool):
 
     def _live_brokers(self) -> Sequence[int]:
         return [broker.id for broker in self._brokers()]
+
+
+def _check_partitions(partitions: Iterable[TopicPartition]) -> None:
+    """Raise ExecutionException for a partition about which Kafka's Admin client sends no request.
+
+    Mirrors KafkaAdminClient.listPartitionReassignments.
+    """
+    for tp in partitions:
+        if not tp.topic:
+            why = f"The given topic name '{tp.topic}' cannot be represented in a request."
+            raise ExecutionException(InvalidTopic(why))
+        if tp.partition < 0:
+            why = f"The given partition index {tp.partition} is not valid."
+            raise ExecutionException(InvalidTopic(why))
 
 
 def _failed(failures: Mapping[TopicPartition, ApiError]) -> str:

@@ -8,7 +8,7 @@ steps of each action.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,13 +26,7 @@ from klamm.admin.tool_output import ToolOutput, read_file
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.scala_sets import (
-    SMALL_SET,
-    hash_set_order,
-    immutable_order,
-    int_hash,
-    topic_partition_hash,
-)
+from klamm.cluster.jvm.scala_sets import hash_set_order, immutable_order, int_hash
 from klamm.cluster.types import TopicPartition
 from klamm.placement.assign import Replicas
 from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
@@ -71,6 +65,7 @@ class OwnOptions(msgspec.Struct, frozen=True):
 
 def calculate_assignment(
     current: Assignment,
+    first: Callable[[Sequence[TopicPartition], int], TopicPartition],
     brokers: Sequence[BrokerMetadata],
     source: IntSource,
     pools: Pools,
@@ -78,20 +73,15 @@ def calculate_assignment(
     """Compute a new replica assignment for each topic, inside the topic's pool.
 
     The partitions in the result are numbered from 0, even if those in ``current`` are not. All
-    partitions of a topic get the replication factor of its first partition. As in Kafka, topics and
-    partitions are in the iteration order of Scala's maps. Raises InvalidReplicationFactor,
-    AdminOperationError.
+    partitions of a topic get the replication factor of its first partition, which ``first`` returns
+    given the topic's partitions and the number of all partitions. As in Kafka, topics are in the
+    iteration order of Scala's maps. Raises InvalidReplicationFactor, AdminOperationError.
     """
-    ordered = immutable_order(current, topic_partition_hash)
     proposed: dict[TopicPartition, Replicas] = {}
-    for topic in hash_set_order([tp.topic for tp in ordered], string_hash):
-        of_topic = [tp for tp in ordered if tp.topic == topic]
-        if len(ordered) > SMALL_SET:
-            # groupBy splits a HashMap into HashMaps, however small these are.
-            of_topic = hash_set_order(of_topic, topic_partition_hash)
-        assigned = assign_in_pool(
-            pools, topic, brokers, len(of_topic), len(current[of_topic[0]]), source
-        )
+    for topic in hash_set_order([tp.topic for tp in current], string_hash):
+        of_topic = [tp for tp in current if tp.topic == topic]
+        factor = len(current[first(of_topic, len(current))])
+        assigned = assign_in_pool(pools, topic, brokers, len(of_topic), factor, source)
         proposed |= {
             TopicPartition(topic, partition): replicas for partition, replicas in assigned.items()
         }
@@ -128,6 +118,11 @@ class ReassignmentTool(ABC):
     def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
         """Return the replicas of every partition of ``topics``."""
 
+    @staticmethod
+    @abstractmethod
+    def first(of_topic: Sequence[TopicPartition], count: int) -> TopicPartition:
+        """Return the partition of a topic that is first in Kafka's map of ``count`` partitions."""
+
     @abstractmethod
     def _brokers(self) -> Sequence[BrokerMetadata]:
         """Return the live brokers and their racks."""
@@ -143,7 +138,9 @@ class ReassignmentTool(ABC):
         current = self._replicas(topics)
         live = [broker for broker in self._brokers() if broker.id in brokers]
         usable = broker_metadatas(live, ignores_racks=command.options.has("disable-rack-aware"))
-        proposed = calculate_assignment(current, usable, self._services.source, self._own.pools)
+        proposed = calculate_assignment(
+            current, self.first, usable, self._services.source, self._own.pools
+        )
         shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
         self._output.println(
             f"Current partition replica assignment\n{shown[0]}\n",

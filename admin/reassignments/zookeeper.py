@@ -37,7 +37,13 @@ from klamm.admin.topics.topics import read_assignments, registered_brokers
 from klamm.cluster.counting import joined
 from klamm.cluster.errors import AdminCommandFailed
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, topic_partition_hash
+from klamm.cluster.jvm.scala_sets import (
+    SMALL_SET,
+    hash_set_order,
+    immutable_order,
+    int_hash,
+    topic_partition_hash,
+)
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -141,6 +147,12 @@ class ZooKeeperReassignment(ReassignmentTool):
 
     def _live_brokers(self) -> Sequence[int]:
         return self._client.get_sorted_broker_list()
+
+    @staticmethod
+    def first(of_topic: Sequence[TopicPartition], count: int) -> TopicPartition:
+        # groupBy splits a HashMap into HashMaps, however small these are.
+        is_hashed = count > SMALL_SET
+        return hash_set_order(of_topic, topic_partition_hash)[0] if is_hashed else of_topic[0]
 
     def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
         return {tp: found.replicas for tp, found in self._assignments(topics).items()}

@@ -166,13 +166,16 @@ def test_reports_are_in_the_order_of_partitions(tool: Tool) -> None:
     assert tool(SERVER, "cancel").report["cancelled"] == [{"topic": "b", "partition": 0}]
 
 
-def test_a_plan_has_the_replication_factor_of_the_first_partition(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("where", "factor"), [(ZOOKEEPER, 2), (SERVER, 1)])
+def test_a_plan_has_the_replication_factor_of_the_first_partition_in_kafkas_map(
+    tmp_path: Path, where: tuple[str, str], factor: int
+) -> None:
     world = World(4, {"a": {"0": [0, 1], "1": [2], "2": [3]}})
     (tmp_path / "topics").write_text('{"topics":[{"topic":"a"}]}')
     file = ("--topics-to-move-json-file", str(tmp_path / "topics"))
-    args = [*SERVER, "--generate", *file, "--broker-list", "0,1,2,3", "--disable-rack-aware"]
+    args = [*where, "--generate", *file, "--broker-list", "0,1,2,3", "--disable-rack-aware"]
     plan = json.loads(run_reassign_command(args, world.services()).stdout.splitlines()[-1])
-    assert [len(one["replicas"]) for one in plan["partitions"]] == [2, 2, 2]
+    assert [len(one["replicas"]) for one in plan["partitions"]] == [factor] * 3
 
 
 def test_log_directories_are_reported_in_the_order_of_replicas(tool: Tool) -> None:
@@ -273,6 +276,25 @@ def test_a_plan_in_zookeeper_is_not_overwritten(tool: Tool) -> None:
     assert CANNOT_EXECUTE in again.stdout
     assert again.exit_code == 1
     assert dump(tool.world.client.store) == before
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "why"),
+    [
+        ("a", -1, "The given partition index -1 is not valid."),
+        ("", 0, "The given topic name '' cannot be represented in a request."),
+    ],
+)
+def test_nothing_is_asked_about_a_partition_that_cannot_be(
+    tool: Tool, topic: str, partition: int, why: str
+) -> None:
+    tool.plan({"topic": topic, "partition": partition, "replicas": [1]})
+    result = tool(SERVER, "cancel")
+    invalid = f"org.apache.kafka.common.errors.InvalidTopicException: {why}"
+    assert result.stdout == (
+        f"Error: {invalid}\njava.util.concurrent.ExecutionException: {invalid}\n\n"
+    )
+    assert result.exit_code == 1
 
 
 def test_a_cancellation_that_is_refused_is_an_error(tool: Tool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.admin.reassignments.cluster import ClusterReassignment
 from klamm.admin.reassignments.common import calculate_assignment
 from klamm.admin.reassignments.moves import (
     calculate_follower_throttles,
@@ -23,6 +24,7 @@ from klamm.admin.reassignments.reassignment_json import (
     parse_reassignment,
 )
 from klamm.admin.reassignments.text import LogDirMoveState, replica_states_text
+from klamm.admin.reassignments.zookeeper import ZooKeeperReassignment
 from klamm.admin.tool_output import java_class
 from klamm.cluster.errors import KlammError
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
@@ -30,6 +32,9 @@ from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import NO_POOLS
 from tests.unit.admin.vectors import Case, cases
 from tests.unit.placement.vectors import brokers_of
+
+# ZooKeeper's client returns an immutable map of Scala, the Admin client one that becomes mutable.
+FIRST_OF_MAP = {"immutable": ZooKeeperReassignment.first, "mutable": ClusterReassignment.first}
 
 
 def tp(item: Case) -> TopicPartition:
@@ -76,9 +81,10 @@ def answer(case: Case) -> Any:
         case "formatAsReassignmentJson":
             return format_reassignment(replicas(case["partitions"]), log_dirs(case["log_dirs"]))
         case "calculateAssignment":
+            first = FIRST_OF_MAP[case["map"]]
             source = JavaRandom(case["java_seed"])
             current = replicas(case["current"])
-            return calculate_assignment(current, brokers_of(case), source, NO_POOLS)
+            return calculate_assignment(current, first, brokers_of(case), source, NO_POOLS)
         case "calculateProposedMoveMap":
             return moves(case)
         case _:
