@@ -117,7 +117,8 @@ def skew_clock(
 ) -> Answered:
     """Set the time of day on a broker's machine forward or back. Its timers are not affected."""
     answer = client.act(SkewClock(broker_id, ms))
-    return answer, f"the clock of broker {broker_id} is skewed by {ms} ms"
+    skew = f"skewed by {ms} ms" if ms else "no longer skewed"
+    return answer, f"the clock of broker {broker_id} is {skew}"
 
 
 @app.command()

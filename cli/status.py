@@ -80,6 +80,14 @@ def state_lines(values: Mapping[str, Any]) -> list[str]:
         for path, found in values["malformed_configs"].items()
     }
     for title, items in (
+        (
+            "Skewed clocks (klamm broker skew-clock N --ms 0)",
+            (
+                f"broker {broker['id']}: {broker['clock_skew_ms']:+} ms"
+                for broker in values["brokers"]
+                if broker["clock_skew_ms"]
+            ),
+        ),
         ("Disk faults (klamm disk heal)", map(fault_text, values["disk_faults"])),
         (
             "Failed log directories (a restart of the broker brings them back)",

@@ -147,7 +147,8 @@ class BrokerStatus(TypedDict):
     """A broker, as GET /status shows it.
 
     ``live`` is true if the controller considers the broker live, and null if there is no
-    controller. ``reason`` is the reason for the broker's failure, if it failed.
+    controller. ``reason`` is the reason for the broker's failure, if it failed. ``clock_skew_ms``
+    is how far the time of day of its machine is ahead.
     """
 
     id: int
@@ -158,6 +159,7 @@ class BrokerStatus(TypedDict):
     is_candidate: bool
     is_controller: bool
     broker_epoch: int | None
+    clock_skew_ms: int
     partitions: int
     leaders: int
     under_replicated: int

@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 from klamm.cluster.errors import StoreError, ZooKeeperUnavailable
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
 from klamm.runtime.action_target import PAUSED, RUNNING
-from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.node_host import NodeHost
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
@@ -165,7 +164,7 @@ def _cluster_state(
             if other["is_active"] and id_ != active
         ],
         "brokers": [
-            *_brokers(cluster.spec, states, status, None if zookeeper["is_stale"] else believed)
+            *_brokers(cluster, states, status, None if zookeeper["is_stale"] else believed)
         ],
         "dead_leaders": dead_leaders,
         "partitions_without_live_leader": None
@@ -181,12 +180,13 @@ def _cluster_state(
 
 
 def _brokers(
-    spec: ClusterSpec,
+    cluster: RealCluster | SimulatedWorld,
     states: Mapping[int, tuple[str, str | None]],
     status: Mapping[str, Any],
     believed: set[int] | None,
 ) -> Iterator[BrokerStatus]:
     known = {broker["id"]: broker for broker in status["brokers"]}
+    spec = cluster.spec
     for broker_id in sorted(spec.broker_ids):
         of_broker = known.get(broker_id, _NOTHING_KNOWN)
         state, reason = states[broker_id]
@@ -199,6 +199,7 @@ def _brokers(
             "is_candidate": spec.is_candidate(broker_id),
             "is_controller": broker_id == status["active_controller"],
             "broker_epoch": of_broker.get("broker_epoch"),
+            "clock_skew_ms": cluster.clocks[broker_id].skew_ms,
             "partitions": of_broker["partitions"],
             "leaders": of_broker["leaders"],
             "under_replicated": of_broker["under_replicated"],

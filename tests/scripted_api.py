@@ -23,8 +23,8 @@ which each request takes the next. The connection breaks where the answer is Non
 
 BROKER: Final[dict[str, Any]] = {
     **{"id": 0, "rack": None, "state": "running", "reason": None, "live": True},
-    **{"is_candidate": True, "is_controller": False, "broker_epoch": 5, "partitions": 3},
-    **{"leaders": 2, "under_replicated": 1, "offline": 0},
+    **{"is_candidate": True, "is_controller": False, "broker_epoch": 5, "clock_skew_ms": 0},
+    **{"partitions": 3, "leaders": 2, "under_replicated": 1, "offline": 0},
 }
 STATUS: Final[dict[str, Any]] = {
     **{"cluster_id": "c", "run_id": "r", "session_timeout_ms": 6000, "controller": None},

@@ -58,6 +58,12 @@ TIMEOUT: Final = {"session_timeout_ms": 6000}
             "the clock of broker 1 is skewed by -250 ms",
         ),
         (
+            "broker skew-clock 1 --ms 0",
+            {"POST /brokers/1/skew-clock": {"id": 1, "state": "running"}},
+            [{"ms": 0}],
+            "the clock of broker 1 is no longer skewed",
+        ),
+        (
             "broker stop 1",
             {"POST /brokers/1/stop": STOPPED},
             [None],

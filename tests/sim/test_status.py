@@ -136,6 +136,9 @@ reachable again and the broker's session expires, after at most 6000 ms
 Isolated: brokers 1,2 (klamm network heal)
 Network loses 5% (klamm network heal)
 
+Skewed clocks (klamm broker skew-clock N --ms 0):
+  broker 1: -250 ms
+
 Disk faults (klamm disk heal):
   journal: full
   broker 1, log directory /d: slow, 9 bytes/s
@@ -172,6 +175,7 @@ def test_the_whole_text_of_a_cluster_and_of_an_outage() -> None:
         "reason": "its disk",
         "live": None,
         "is_candidate": False,
+        "clock_skew_ms": -250,
         "leaders": 1,
         "under_replicated": 1,
     }
