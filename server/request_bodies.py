@@ -16,6 +16,7 @@ from msgspec import inspect
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from klamm.cluster.counting import joined
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.suggestions import suggestion
 
@@ -31,6 +32,7 @@ Each comma counts as a value, so that the number is known before the body is dec
 BODY_TIMEOUT_S: Final = 60.0
 _DECODED_IN_LOOP_BYTES: Final = 1 << 16
 _UNKNOWN: Final = re.compile(r"unknown \w+ `(?P<name>.*?)`(?: - at `\$(?P<path>.*)`)?$")
+_INVALID_CHOICE: Final = re.compile(r"Invalid enum value .* - at `\$(?P<path>.*)`$", re.DOTALL)
 _STEP: Final = re.compile(r"\.\w+|\[[^]]*\]")
 _HINT: Final = "GET /openapi.json describes the fields and parameters of every request"
 
@@ -127,9 +129,12 @@ def _decode(body: bytearray, kind: Any) -> Any:
 
 def _malformed(what: str, noun: str, error: msgspec.ValidationError, kind: Any) -> UsageError:
     text = str(error).replace("Object contains unknown field", f"unknown {noun}")
-    unknown = _UNKNOWN.match(text)
+    unknown, invalid = _UNKNOWN.match(text), _INVALID_CHOICE.match(text)
     hint = _HINT
-    if unknown is not None:
+    if invalid is not None:
+        choices = _choices_at(inspect.type_info(kind), invalid["path"])
+        hint = f"use one of {joined(choices, ', ')}; {_HINT}"
+    elif unknown is not None:
         fields = _fields_at(inspect.type_info(kind), unknown["path"] or "")
         close = suggestion(unknown["name"], fields) if fields else f"the {what} takes no {noun}s"
         hint = f"{close}; {_HINT}"
@@ -137,12 +142,28 @@ def _malformed(what: str, noun: str, error: msgspec.ValidationError, kind: Any) 
 
 
 def _fields_at(kind: inspect.Type, path: str) -> list[str]:
-    """Return the names of all fields that objects at a path such as ``.topics[0]`` may have."""
+    """Return the names of all fields that objects at a path may have."""
+    return [field.encode_name for one in _types_at(kind, path) for field in _struct_fields(one)]
+
+
+def _choices_at(kind: inspect.Type, path: str) -> list[object]:
+    """Return the values that are possible at a path if its type is an enum or a Literal."""
+    choices: list[object] = []
+    for one in _types_at(kind, path):
+        if isinstance(one, inspect.EnumType):
+            choices += (member.value for member in one.cls)
+        elif isinstance(one, inspect.LiteralType):
+            choices += one.values
+    return choices
+
+
+def _types_at(kind: inspect.Type, path: str) -> list[inspect.Type]:
+    """Return the possible types of the value at a path such as ``.topics[0]``."""
     places = [kind]
     for step in ["", *_STEP.findall(path)]:
         # The type of an optional field is a union with None.
         places = [one for place in places for one in _inside(place, step)]
-    return [field.encode_name for place in places for field in _struct_fields(place)]
+    return places
 
 
 def _inside(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:

@@ -264,6 +264,24 @@ def test_a_field_or_parameter_that_does_not_exist_is_refused(
     assert "typo" not in api.get("/topics").json()["topics"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "choices"),
+    [
+        ("/disks/fail", b'{"kind":"x"}', "enospc, eio, short-write, fsync"),
+        ("/network/cut", b'{"between":[[0],[1]],"only":"x"}', "records, control"),
+        ("/elections", b'{"election_type":"x"}', "PREFERRED, UNCLEAN"),
+        ("/producers", b'{"acks":5}', "-1, 0, 1"),
+        ("/consumers", b'{"start":"x"}', "beginning, end, offset, time"),
+    ],
+)
+def test_the_hint_of_an_invalid_choice_lists_the_choices(
+    api: AsgiClient, path: str, body: bytes, choices: str
+) -> None:
+    refused = api.request("POST", path, body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["hint"].startswith(f"use one of {choices}; GET /openapi.json")
+
+
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_every_route_refuses_an_unknown_field_by_name(api: AsgiClient, route: ApiRoute) -> None:
     path = plain_path(route.path).format(id=0, topic="t", server="1", action="kill")
