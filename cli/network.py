@@ -126,6 +126,8 @@ def degrade(
 ) -> Answered:
     """Lose, repeat and reorder messages. Replaces the rates of an earlier call."""
     rates = {"loss": loss, "repetition": repetition, "reordering": reordering}
+    if not any(rates.values()):
+        raise UsageError("one of --loss, --repetition and --reordering must be greater than 0")
     return _act(client, DegradeNetwork, groups or [], one_way, only, **rates)
 
 

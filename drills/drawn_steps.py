@@ -141,6 +141,7 @@ def _two_zombies(draw: Draw) -> str:
 def _degrade(draw: Draw) -> str:
     share = draw.rng.choice
     loss, again, late = share((0, 0.01, 0.1)), share((0, 0.01, 0.1)), share((0, 0.01, 0.3))
+    loss = loss if loss or again or late else 0.01
     return f"degrade_network: {{loss: {loss}, repetition: {again}, reordering: {late}}}"
 
 

@@ -166,6 +166,11 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
     repetition: Rate = 0.0
     reordering: Rate = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.loss or self.repetition or self.reordering):
+            raise ValueError("one of loss, repetition and reordering must be greater than 0")
+
     def fault(self) -> LinkFault:
         return LinkFault(
             loss=self.loss, repetition=self.repetition, reordering=self.reordering, is_degraded=True
@@ -191,7 +196,7 @@ class FailRequests(NetworkAction, frozen=True, kw_only=True):
     times: Annotated[int, Meta(ge=1)] | None = None
 
     def __post_init__(self) -> None:
-        check_request_fault(self.api, self.error, self.drop, self.cut, self.delay_ms)
+        check_request_fault(self.api, self.client, self.error, self.drop, self.cut, self.delay_ms)
 
     def act(self, target: ActionTarget) -> None:
         brokers = None if self.broker is None else frozenset(target.broker_ids(self.broker))

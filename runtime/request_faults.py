@@ -109,11 +109,18 @@ class RequestFault(msgspec.Struct):
 
 
 def check_request_fault(
-    api: str | None, error: str | None, drop: bool, cut: bool, delay_ms: int | None
+    api: str | None,
+    client: str | None,
+    error: str | None,
+    drop: bool,
+    cut: bool,
+    delay_ms: int | None,
 ) -> None:
     """Raise ValueError unless exactly one effect is given, and the API and the error exist."""
     if sum(map(bool, (error, drop, cut, delay_ms))) != 1:
         raise ValueError("give one of error, drop, cut and delay_ms")
+    if client == "":
+        raise ValueError("the client id is empty")
     if api is not None and api not in CLIENT_APIS:
         hint = suggestion(api, CLIENT_APIS, "see the list of APIs in docs/clients-and-tools.md")
         raise ValueError(f"{api} is not an API of clients; {hint}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -244,6 +245,9 @@ def test_healed_disks(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+DOES_NOTHING = "error: one of --loss, --repetition and --reordering must be greater than 0\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -253,6 +257,9 @@ def test_healed_disks(capsys: pytest.CaptureFixture[str]) -> None:
             "network fail-requests --api Fetch",
             "error: give one of --error, --drop, --cut and --delay-ms\n",
         ),
+        ("network fail-requests --drop --client-id ''", "error: the client id is empty\n"),
+        ("network degrade", DOES_NOTHING),
+        ("network degrade --loss 0 0 1", DOES_NOTHING),
         (
             "network fail-requests --drop --cut",
             "error: give one of --error, --drop, --cut and --delay-ms\n",
@@ -268,5 +275,5 @@ def test_options_that_do_not_go_together(
     words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with scripted_api({}) as api:
-        assert main([*words.split(), "--server", api.address]) == 2
+        assert main([*shlex.split(words), "--server", api.address]) == 2
     assert capsys.readouterr().err.startswith(said)

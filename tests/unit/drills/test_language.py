@@ -504,6 +504,11 @@ WRONG = {
     "- delay: {from: 0, to: 1}": ("5:12", "delay requires 'ms'", ""),
     "- degrade_network: {}": ("5:22", "degrade_network must be 'name: value' lines", ""),
     "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: give either", ""),
+    "- degrade_network: {loss: 0, repetition: 0.0}": (
+        "5:22",
+        "degrade_network: one of loss, repetition and reordering must be greater than 0",
+        "",
+    ),
     "- degrade_network: {lost: 1}": ("5:23", "unknown word", "did you mean loss?"),
     "- degrade_network: {loss: 10%}": ("5:29", "loss must be a number, not '10%'", "as in 0.1"),
     "- degrade_network: {loss: 1.5}": ("5:29", "loss must be from 0 to 1, not 1.5", ""),

@@ -217,6 +217,7 @@ def test_a_disk_fault_is_of_a_broker_or_of_the_journal(fault: dict[str, Any]) ->
         (FailDisk, {"kind": "eio", "broker": 1, "times": 0}),
         (Delay, {"from": [1], "to": [2], "ms": 0}),
         (Delay, {"from": [1], "to": [2], "ms": 600_001}),
+        (DegradeNetwork, {}),
         (DegradeNetwork, {"loss": 1.5}),
         (DegradeNetwork, {"repetition": -0.1}),
         (FailRequests, {"drop": True, "times": 0}),

@@ -291,16 +291,26 @@ def test_a_fault_of_requests_is_described(fault: tuple[Any, ...], text: str) -> 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ((None, None, True, False, None), None),
-        (("Fetch", "NOT_CONTROLLER", False, False, None), None),
-        ((None, None, False, False, 5), None),
-        ((None, None, False, False, None), "give one of error, drop, cut and delay_ms"),
-        ((None, None, True, True, None), "give one of error, drop, cut and delay_ms"),
-        ((None, "NOT_CONTROLLER", False, False, 5), "give one of error, drop, cut and delay_ms"),
-        (("Fetsh", None, True, False, None), "Fetsh is not an API of clients; did you mean Fetch"),
-        (("LeaderAndIsr", None, True, False, None), "LeaderAndIsr is not an API of clients"),
-        ((None, "NOT_CONTROLER", False, False, None), "NOT_CONTROLER is not an error of Kafka"),
-        ((None, "NONE", False, False, None), "NONE is not an error of Kafka"),
+        ((None, None, None, True, False, None), None),
+        (("Fetch", None, "NOT_CONTROLLER", False, False, None), None),
+        ((None, None, None, False, False, 5), None),
+        ((None, None, None, False, False, None), "give one of error, drop, cut and delay_ms"),
+        ((None, None, None, True, True, None), "give one of error, drop, cut and delay_ms"),
+        (
+            (None, None, "NOT_CONTROLLER", False, False, 5),
+            "give one of error, drop, cut and delay_ms",
+        ),
+        (
+            ("Fetsh", None, None, True, False, None),
+            "Fetsh is not an API of clients; did you mean Fetch",
+        ),
+        (("LeaderAndIsr", None, None, True, False, None), "LeaderAndIsr is not an API of clients"),
+        (
+            (None, None, "NOT_CONTROLER", False, False, None),
+            "NOT_CONTROLER is not an error of Kafka",
+        ),
+        ((None, "", None, True, False, None), "the client id is empty"),
+        ((None, None, "NONE", False, False, None), "NONE is not an error of Kafka"),
     ],
 )
 def test_a_fault_of_requests_has_one_effect(given: tuple[Any, ...], told: str | None) -> None:
