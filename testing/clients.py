@@ -106,7 +106,7 @@ def read_partition(driver: ScenarioDriver, tp: TopicPartition) -> list[ConsumedR
 
     driver.call_client(begin)
     if not driver.run_until(lambda: driver.call_client(has_ended), _READ_TIMEOUT_MS):
-        raise RequestTimedOut(f"{tp} could not be read within {_READ_TIMEOUT_MS} ms")
+        raise RequestTimedOut(f"{tp} could not be read within {_READ_TIMEOUT_MS} ms", definite=True)
     if tp in reader.errors:
         raise KlammError(reader.errors[tp])
     return [record for read in reads for record in _records(read)]

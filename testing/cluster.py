@@ -37,6 +37,14 @@ from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.steps import Step, Wait
 from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
+from klamm.testing.arguments import (
+    check_bytes,
+    check_function,
+    check_topic,
+    path,
+    quirk_words,
+    whole_number,
+)
 from klamm.testing.clients import ConsumedRecord, RecordProducers, read_partition
 from klamm.testing.errors import ClusterError, ErrorsAsClusterErrors
 from klamm.zk.kazoo_session import parse_address
@@ -116,13 +124,15 @@ class ScriptedCluster(Actions):
         }
         with self._errors(_NAME):
             _check_names(options, ("brokers", *ClusterOptions.__annotations__, *self.OWN_OPTIONS))
-            self._data_dir = _path("data_dir", options.get("data_dir"))
-            quirks = parse_quirks(options.get("quirks", ()))
+            self._data_dir = path("data_dir", options.get("data_dir"))
+            quirks = parse_quirks(quirk_words(options.get("quirks", ())))
             self._drill = parse_drill(_drill_text(drill), _NAME)
-            self._spec = self._drill.spec(quirks, _whole_number("seed", options.get("seed", 0), 0))
+            self._spec = self._drill.spec(quirks, whole_number("seed", options.get("seed", 0), 0))
 
     def __enter__(self) -> Self:
         with self._errors(_NAME), contextlib.ExitStack() as stack:
+            if self._started is not None and not self._is_closed:
+                raise UsageError("the cluster is already running")
             folder = stack.enter_context(self._folder())
             world = World.ZOOKEEPER if self.IS_REAL else World.SIMULATION
             worlds = stack.enter_context(
@@ -134,13 +144,16 @@ class ScriptedCluster(Actions):
             runner, producers = ScenarioRunner(driver), RecordProducers(driver)
             self._started = _Started(driver, runner, producers, trace)
             self._is_closed = False
+            stack.callback(self._mark_closed)
             self._run(self._drill.steps[0])
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_closed = True
         self._stack.close()
+
+    def _mark_closed(self) -> None:
+        self._is_closed = True
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -213,7 +226,7 @@ class ScriptedCluster(Actions):
         leader.
         """
         with self._errors("create_topic"):
-            _check_topic(topic)
+            check_topic(topic)
             if replicas is not None and (partitions, replication_factor) != (None, None):
                 hint = "omit partitions and replication_factor, which replicas determines"
                 raise UsageError(
@@ -227,8 +240,10 @@ class ScriptedCluster(Actions):
         else:
             with self._errors("create_topic"):
                 reader = self._reader("create_topic")
-                for item in reader.items(reader.compose(_drill_text(replicas)), "replicas"):
-                    reader.brokers(item)
+                items = reader.items(reader.compose(_drill_text(replicas)), "replicas")
+                if not all([reader.brokers(item) for item in items]) or not items:
+                    hint = "as in replicas=[[0, 1], [1, 2]]"
+                    raise UsageError("each partition needs at least one replica", hint=hint)
             command += ["--replica-assignment", assignment_text(replicas)]
         for name, value in (config or {}).items():
             command += ["--config", f"{name}={value}"]
@@ -269,9 +284,9 @@ class ScriptedCluster(Actions):
         with self._errors("send"):
             driver, runner, producers, _ = self._running
             tp = self._partition("send", partition)
-            _check_bytes("value", value)
-            _check_bytes("key", key)
-            _whole_number("timeout_ms", timeout_ms, 1)
+            check_bytes("value", value)
+            check_bytes("key", key)
+            whole_number("timeout_ms", timeout_ms, 1)
             runner.check_may_produce(tp)
             record = Record(int(driver.cluster.clock.now_ms()), key, value)
             return producers.send(tp, record, timeout_ms)
@@ -283,6 +298,8 @@ class ScriptedCluster(Actions):
             tp = self._partition("consume", partition)
             if runner.view.read(TopicZNode.path(tp.topic)).code is ResultCode.NONODE:
                 raise KlammError(f"topic {tp.topic} does not exist")
+            if runner.view.replicas(str(tp)) is None:
+                raise KlammError(f"{tp}: the partition does not exist")
             return read_partition(driver, tp)
 
     # -- conditions and checks
@@ -303,7 +320,7 @@ class ScriptedCluster(Actions):
             self._step("until", {"until": self._given("until", conditions), "within": within})
             return
         with self._errors("until"):
-            _check_function(condition)
+            check_function(condition)
             (wait,) = self._compiled("until", {"wait": within}).actions
             assert isinstance(wait, Wait)
             if not self._running.driver.run_until(condition, wait.duration_ms):
@@ -437,6 +454,8 @@ class LocalCluster(ScriptedCluster):
             if len(given) > 1:
                 hint = "zookeeper is an existing server, zookeeper_servers a number to start"
                 raise UsageError("zookeeper and zookeeper_servers exclude each other", hint=hint)
+            if zookeeper_servers is not None:
+                whole_number("zookeeper_servers", zookeeper_servers, 1)
             if zookeeper is not None:
                 parse_address(str(zookeeper))
 
@@ -454,36 +473,6 @@ def _check_names(options: Iterable[str], known: Sequence[str]) -> None:
         if name not in known:
             hint = _ELSEWHERE.get(name) or suggestion(name, known)
             raise UsageError(f"unknown option '{name}'", hint=hint)
-
-
-def _check_function(condition: object) -> None:
-    if not callable(condition):
-        hint = 'give a function, or conditions by name, e.g. leader={"t-0": 2}'
-        raise UsageError(f"{condition!r} is not a function", hint=hint)
-
-
-def _check_topic(topic: object) -> None:
-    if not isinstance(topic, str):
-        raise UsageError(f"the topic must be a name (str), not {topic!r}")
-
-
-def _check_bytes(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, bytes):
-        hint = f'as in {name}=b"text", or None'
-        raise UsageError(f"the {name} must be bytes, not {type(value).__name__}", hint=hint)
-
-
-def _path(name: str, value: object) -> Path | None:
-    if value is not None and not isinstance(value, str | Path):
-        raise UsageError(f"{name} must be a str or a Path, not {type(value).__name__}")
-    return None if value is None else Path(value)
-
-
-def _whole_number(name: str, value: object, least: int) -> int:
-    """Return a whole number. Raises UsageError if it is something else or less than ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be a whole number from {least} on, not {value!r}")
-    return value
 
 
 def _constructor(cluster: type, arguments: Mapping[str, object]) -> str:

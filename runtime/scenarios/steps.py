@@ -198,7 +198,8 @@ class ActOnZooKeeper(Action, frozen=True):
         ensemble = run.driver.ensemble
         if ensemble is None:
             raise UsageError(
-                "the scenario has no private ZooKeeper servers", hint="run the drill with --real"
+                "the cluster has no private ensemble of ZooKeeper servers",
+                hint="run the drill with --real",
             )
         if self.action in WHOLE_ENSEMBLE:
             WHOLE_ENSEMBLE[self.action].do(ensemble)

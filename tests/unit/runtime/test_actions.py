@@ -535,7 +535,7 @@ def test_znodes_are_changed_whatever_their_version(run: Run, action: Action, cha
 
 
 def test_zookeepers_servers_need_an_ensemble(run: Run) -> None:
-    with pytest.raises(UsageError, match="no private ZooKeeper servers"):
+    with pytest.raises(UsageError, match="no private ensemble of ZooKeeper servers"):
         act(ActOnZooKeeper("kill", "leader"), run)
     run.driver.ensemble = SimpleNamespace(
         find=lambda server: f"the {server}", act=lambda *args: run.made.append(args)
