@@ -321,9 +321,9 @@ def _chosen(
     them, each with the reason.
     """
     if run_all == bool(drills):
-        raise UsageError(
-            "give either drills or --all", hint="klamm drill list lists the shipped drills"
-        )
+        both = ", but not both" if run_all else ""
+        hint = "klamm drill list lists the shipped drills"
+        raise UsageError(f"give either drills or --all{both}", hint=hint)
     if page is not None and (run_all or len(drills) > 1):
         raise UsageError("--page shows one drill", hint="run each drill with its own --page FILE")
     if not run_all:

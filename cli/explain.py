@@ -63,7 +63,7 @@ _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _ELAPSED: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 """Simulated time since the beginning of a run, as a drill prints it."""
 _LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]+)")
-_ROW: Final = re.compile(r"row ([1-9][0-9]{0,14})")
+_ROW: Final = re.compile(r"row ([0-9]{1,15})")
 
 
 class _RowKey(msgspec.Struct, frozen=True):
@@ -154,6 +154,8 @@ def _chosen(at: str, lines: Callable[[], Iterator[bytes]]) -> Chosen:
     """
     row = _ROW.fullmatch(at)
     if row is not None:
+        if int(row[1]) == 0:
+            raise UsageError(f"--at {at}: rows are numbered from 1")
         first = [_row_key.decode(line) for line in itertools.islice(lines(), int(row[1]))]
         if len(first) < int(row[1]):
             raise UsageError(f"--at {at}: the journal has only {len(first):,} rows")

@@ -107,7 +107,8 @@ def chosen_source(journal: Path | None, server: str | None, data_dir: Path | Non
     if server is not None or data_dir is not None:
         raise UsageError("give either --journal, or --server or --data-dir, but not both")
     if not journal.is_file():
-        raise UsageError(f"no such journal: {journal}", hint="klamm up writes journal.jsonl")
+        what = f"not a file: {journal}" if journal.exists() else f"no such journal: {journal}"
+        raise UsageError(what, hint="klamm up writes journal.jsonl")
     return FileSource(journal)
 
 

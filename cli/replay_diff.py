@@ -77,7 +77,8 @@ def diff(
     from klamm.replay.opening import inspect_paths
 
     if (b is None) == (zookeeper is None):
-        raise UsageError("give either B or --zookeeper, but not both")
+        neither, both = "give B or --zookeeper", "give either B or --zookeeper, but not both"
+        raise UsageError(neither if b is None else both)
     inputs = [inspect_paths([given_location(a)])]
     other = None if b is None else given_location(b)
     tree = _tree(other, zookeeper)

@@ -189,6 +189,7 @@ def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None
         (["5", "--all"], 2, "--all and --at apply to a partition", ""),
         (["orders-eu-0", "--at", "noon"], 2, "--at noon is not a valid time", "12:30:05"),
         (["orders-eu-0", "--at", "row 9999"], 2, "--at row 9999: the journal has only ", ""),
+        (["orders-eu-0", "--at", "row 0"], 2, "--at row 0: rows are numbered from 1", ""),
         (["orders-eu-0", "--at", "25:00"], 2, "--at 25:00 is not a valid time", "12:30:05"),
         (
             ["orders-eu-0", "--at", "epoch:99"],
@@ -228,6 +229,8 @@ def test_a_file_that_is_no_journal(tmp_path: Path, capsys: Capture, content: byt
 def test_no_journal(tmp_path: Path, capsys: Capture) -> None:
     assert main(["explain", "t-0", "--journal", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.startswith(f"error: no such journal: {tmp_path}/none\n")
+    assert main(["explain", "t-0", "--journal", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: not a file: {tmp_path}\n")
     assert main(["explain", "t-0", "--data-dir", str(tmp_path)]) != 0
     assert capsys.readouterr().err.startswith("error: ")
 
