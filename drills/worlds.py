@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
+from klamm.cluster.errors import StoreError
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal, MemoryJournal
@@ -144,7 +145,7 @@ class Worlds:
 
     @contextlib.contextmanager
     def _own_chroot(self, connect_string: str) -> Iterator[str]:
-        """Context manager that creates a chroot, and removes it at the end.
+        """Context manager that creates a chroot, and removes it and new parents at the end.
 
         It has klamm's marker, unless the brokers are Kafka's. If the connection is lost by then,
         the chroot is not removed.
@@ -159,7 +160,16 @@ class Worlds:
                 )
             )
             client = KafkaZkClient(KazooStore(session))
-            client.create(f"/{name}")
+            created = session.create_chroot()
+            while True:
+                try:
+                    client.create(f"/{name}")
+                    break
+                except StoreError:
+                    if client.path_exists("/"):
+                        raise
+                # Another run has just removed the parents, which it had created.
+                created = session.create_chroot()
             try:
                 chroot = f"{connect_string.rstrip('/')}/{name}"
                 if not self.world.has_kafka:
@@ -169,6 +179,7 @@ class Worlds:
             finally:
                 if states[-1] is SessionState.CONNECTED:
                     client.delete_recursive(f"/{name}")
+                    session.delete_chroot(created)
 
 
 def write_journal(kept: MemoryJournal, out: Path) -> None:
@@ -181,5 +192,4 @@ def write_journal(kept: MemoryJournal, out: Path) -> None:
 def _check_place(opened: KazooSession) -> None:
     """Raise NotKlamm if a Kafka cluster uses the chroot."""
     with contextlib.closing(opened) as session:
-        session.create_chroot()
         check_may_run_in(KafkaZkClient(KazooStore(session)))

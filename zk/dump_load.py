@@ -75,7 +75,7 @@ def load(
     plan: LoadPlan,
     *,
     last: Sequence[WriteOp] = (),
-    prepare: Callable[[], None] = lambda: None,
+    prepare: Callable[[], object] = lambda: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> LoadResult:
     """Write the znodes of the plan, and execute the operations ``last`` in the last transaction.

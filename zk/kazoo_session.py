@@ -34,6 +34,7 @@ from klamm.zk.kazoo_wire import Chroot, Multi, ZooKeeperRequest, read_watch_even
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
 from klamm.zk.store import (
     Create,
+    Delete,
     ResultCode,
     SessionEvent,
     SessionState,
@@ -186,9 +187,9 @@ class KazooSession:
                 self._client.start_async()
         wait(opening)
 
-    def create_chroot(self) -> None:
-        """Create the missing znodes of the chroot, with null data as Kafka does."""
-        root, path = Chroot(""), ""
+    def create_chroot(self) -> list[str]:
+        """Create the missing znodes of the chroot, with null data as Kafka does; return them."""
+        root, path, created = Chroot(""), "", list[str]()
         for name in filter(None, self.chroot.path.split("/")):
             path = f"{path}/{name}"
             code = ResultCode.CONNECTIONLOSS
@@ -200,6 +201,17 @@ class KazooSession:
                 raise StoreError(
                     f"cannot create the chroot {path}: {code.name}", definite=code.is_definite
                 )
+            if code is ResultCode.OK:
+                created.append(path)
+        return created
+
+    def delete_chroot(self, created: Sequence[str]) -> None:
+        """Delete the znodes that ``create_chroot`` created, unless others use them."""
+        for path in reversed(created):
+            request = Multi([Delete(path)], Chroot(""))
+            self.run([request], repeat=False)
+            if request.result().code is not ResultCode.OK:
+                return
 
     def suspend(self) -> None:
         """Stall the connection, as a long GC pause would: nothing is sent or read."""

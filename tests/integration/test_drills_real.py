@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+import klamm
 from klamm.cli.main import main
 from klamm.drills.library import NAMES, named_drill
 from klamm.runtime.scenarios import live_driver
@@ -222,3 +223,11 @@ def test_an_interrupted_drill_leaves_nothing(
     said = "Interrupted" if number == signal.SIGINT else "Ended by SIGTERM"
     assert (drill.returncode, errors.splitlines()[-1]) == (code, said)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_in_python_leaves_no_parents_of_its_chroot(below: Any, chroot: str) -> None:
+    with klamm.LocalCluster(1, zookeeper=f"{chroot}/a/b"):
+        assert below() == ["a"]
+        with klamm.LocalCluster(1, zookeeper=f"{chroot}/a"):
+            pass
+    assert below() == []

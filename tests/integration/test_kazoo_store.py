@@ -143,17 +143,23 @@ def test_the_biggest_transaction_goes_and_one_byte_more_does_not(
     assert found.data == b"x" * room
 
 
-def test_a_chroot_is_created_with_null_data(zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
+def test_a_chroot_is_created_with_null_data_and_deleted_when_it_is_empty(
+    zookeeper_client: KazooClient, chroot: str
+) -> None:
     session = KazooSession(f"{chroot}/a/b/", TIMEOUT_MS)
     try:
         store = KazooStore(session)
         assert store.read([Exists("/")])[0].code is ResultCode.NONODE
-        session.create_chroot()
-        session.create_chroot()
+        created = session.create_chroot()
+        assert session.create_chroot() == []
         [found] = store.read([GetData("/")])
         assert (found.code, found.data) == (OK, None)
         ok(store, Create("/c", None))
         assert store.read([GetChildren("/")])[0].children == ["c"]
+        session.delete_chroot(created)
+        ok(store, Delete("/c"))
+        session.delete_chroot(created)
+        assert zookeeper_client.get_children(chroot[chroot.index("/") :]) == []
     finally:
         session.close()
 
