@@ -35,7 +35,7 @@ class PartitionEntry(Entry, frozen=True):
 
     KEY: ClassVar[Callable[..., Any]] = TopicPartition
     topic: str
-    partition: Count
+    partition: Int32
 
 
 class PartitionResult(PartitionEntry, frozen=True, forbid_unknown_fields=False):

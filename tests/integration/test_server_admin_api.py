@@ -102,6 +102,9 @@ def test_leaders_are_elected(api: AsgiClient) -> None:
     body = {"election_type": "PREFERRED", "partitions": [{"topic": "elects", "partition": 0}]}
     answer = api.post("/elections", json=body).json()
     assert [one["code"] for one in answer["partitions"]] == ["ELECTION_NOT_NEEDED"]
+    body = {"election_type": "PREFERRED", "partitions": [{"topic": "elects", "partition": -1}]}
+    (unknown,) = api.post("/elections", json=body).json()["partitions"]
+    assert unknown["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert api.post("/elections", json={"election_type": "UNCLEAN"}).json() == {"partitions": []}
 
 
