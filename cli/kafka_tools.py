@@ -10,7 +10,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -274,9 +274,10 @@ def reassign_partitions(context: typer.Context) -> None:
 def _seed(seed: str | None) -> int | None:
     if seed is None:
         return None
-    if not seed.isdecimal():
-        raise UsageError(f"--seed {seed} is not a whole number from 0 on")
-    return int(seed)
+    with suppress(ValueError):  # more digits than Python converts
+        if seed.isdecimal():
+            return int(seed)
+    raise UsageError(f"--seed {seed} is not a whole number from 0 on")
 
 
 def _pools(name: str | None) -> Pools:

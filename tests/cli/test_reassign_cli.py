@@ -79,6 +79,7 @@ def test_an_error_in_the_plan_names_its_file(
     ("args", "said", "exit_code"),
     [
         (["--seed", "x"], "error: --seed x is not a whole number from 0 on", 2),
+        (["--seed", "9" * 5_000], "error: --seed 999", 2),
         (["--seed", "-1"], "error: --seed -1 is not a whole number from 0 on", 2),
         (["--seed"], "error: --seed requires a value", 2),
         (["--list", "--bootstrap-server", "h/1"], "error: 'h/1' is not the address of a klamm", 2),
