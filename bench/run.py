@@ -145,10 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     codes = [] if only and beside.keys() >= {*only} else [_bench_controller(options)]
     is_narrowed = only or options.quick or options.partitions is not None
     is_whole = not (is_narrowed or UsageError.exit_code in codes)
-    for part, arguments in beside.items():
+    for part, words in beside.items():
         if part in only or is_whole:
-            # A process of its own, whose memory has nothing of the parts before it.
-            command = (sys.executable, "-m", f"bench.{part}", *arguments)
+            # In a separate process, so that memory left over from earlier parts is not counted.
+            command = (sys.executable, "-m", f"bench.{part}", *words)
             codes.append(subprocess.run(command, check=False).returncode)
     return max(codes)
 

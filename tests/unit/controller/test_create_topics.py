@@ -272,15 +272,21 @@ def created(op: ReadOp | Transaction, path: str) -> bool:
     return isinstance(op, list) and any(isinstance(o, Create) and o.path == path for o in op)
 
 
-def test_a_lost_reply_makes_the_topic_once(cluster: Cluster) -> None:
+def lose_reply(cluster: Cluster, path: str) -> list[int]:
+    """Lose the reply to the first creation of ``path``; return the sessions that lost one."""
     lost: list[int] = []
 
     def lose_once(session_id: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
-        if created(op, "/brokers/topics/t") and not lost:
+        if created(op, path) and not lost:
             lost.append(session_id)
             raise LostReply
 
     cluster.server.after_op = lose_once
+    return lost
+
+
+def test_a_lost_reply_makes_the_topic_once(cluster: Cluster) -> None:
+    lost = lose_reply(cluster, "/brokers/topics/t")
     (result,) = create(cluster, PLAIN)
     assert lost
     assert result.error is Errors.NONE
@@ -325,14 +331,7 @@ def test_a_topic_whose_config_cannot_be_written_is_not_created(cluster: Cluster)
 
 
 def test_a_config_whose_reply_was_lost_is_written_once(cluster: Cluster) -> None:
-    lost: list[int] = []
-
-    def lose_once(session_id: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
-        if created(op, "/config/topics/t") and not lost:
-            lost.append(session_id)
-            raise LostReply
-
-    cluster.server.after_op = lose_once
+    lost = lose_reply(cluster, "/config/topics/t")
     (result,) = create(cluster, CreatableTopic("t", 1, 1, configs={"retention.ms": "5000"}))
     assert lost
     assert result.error is Errors.NONE

@@ -384,12 +384,18 @@ def test_a_malformed_topic_config_keeps_elections_clean(cluster: Cluster) -> Non
     cluster.assert_nothing_failed()
 
 
-def test_states_of_a_topic_that_is_removed_are_forgotten(cluster: Cluster) -> None:
+def topic_with_malformed_state(cluster: Cluster, data: bytes) -> TopicPartition:
+    """Create topic t, whose partition has a malformed state when the next controller loads it."""
     (tp,) = cluster.create_topic("t", (1, 2))
-    cluster.write_state(tp, b"{}")
+    cluster.write_state(tp, data)
     cluster.admin.delete(ControllerZNode.path)
     cluster.run()
     assert list(cluster.active.malformed) == [TopicPartitionStateZNode.path(tp)]
+    return tp
+
+
+def test_states_of_a_topic_that_is_removed_are_forgotten(cluster: Cluster) -> None:
+    topic_with_malformed_state(cluster, b"{}")
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.run()
     assert not cluster.active.malformed
@@ -399,11 +405,7 @@ def test_states_of_a_topic_that_is_removed_are_forgotten(cluster: Cluster) -> No
 def test_a_topic_of_the_same_name_as_one_with_a_malformed_state_is_reassigned(
     cluster: Cluster,
 ) -> None:
-    (tp,) = cluster.create_topic("t", (1, 2))
-    cluster.write_state(tp, b"?")
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
-    assert list(cluster.active.malformed) == [TopicPartitionStateZNode.path(tp)]
+    tp = topic_with_malformed_state(cluster, b"?")
     cluster.admin.create_delete_topic_path("t")
     cluster.run()
     cluster.create_topic("t", (1,))
