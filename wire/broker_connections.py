@@ -174,7 +174,7 @@ class _Channel:
 
     def on_timeout(self) -> None:
         """Give up waiting for the broker's response, and send the request again."""
-        self._fail(TimeoutError())
+        self._fail(TimeoutError(f"no response within {self._network.timeout_s:g} s"))
 
     def _attempt(self) -> None:
         message, network = self._message, self._network
@@ -255,6 +255,6 @@ class _Channel:
                 message.destination.id,
                 end_point.host,
                 end_point.port,
-                error or type(error).__name__,
+                error,
             )
         self._retry = self._network.loop.call_later(RETRY_S, self._attempt)

@@ -159,7 +159,9 @@ def test_a_request_is_sent_again_when_its_connection_is_lost(failure: str) -> No
     assert len(broker.connections) == 3
 
 
-def test_requests_without_a_response_in_time_are_sent_again() -> None:
+def test_requests_without_a_response_in_time_are_sent_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def test(
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
@@ -171,6 +173,7 @@ def test_requests_without_a_response_in_time_are_sent_again() -> None:
 
     broker = run(lambda number: "responds" if number >= 2 else "is silent", test, timeout_s=0.2)
     assert len([epoch for _, epoch in broker.received if epoch == 0]) >= 4
+    assert caplog.messages[0].endswith(", and will try again: no response within 0.2 s")
 
 
 def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
