@@ -167,7 +167,7 @@ class Group:
     # -- protocols
 
     def _supporters(self) -> Counter[str]:
-        return Counter(p.name for one in self.members.values() for p in one.protocols)
+        return Counter(n for one in self.members.values() for n in {p.name for p in one.protocols})
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
         """Return True if a member with these protocols may join."""

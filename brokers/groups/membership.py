@@ -31,6 +31,8 @@ from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Message
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+_ID_PREFIX_MAX_BYTES: Final = 2**15 - 1 - len("-") - 36
+"""A member id also has a UUID, and a string in ``__consumer_offsets`` at most 32,767 bytes."""
 _REBALANCEABLE: Final = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY)
 
 Store = Callable[[Group, Callable[[Errors], None]], None]
@@ -66,7 +68,9 @@ class Membership:
     # -- JoinGroup
 
     def check_join(self, body: JoinGroupRequest) -> Errors:
-        """Return INVALID_SESSION_TIMEOUT if the session timeout is outside the limits."""
+        """Return the error for a session timeout or a client id outside the limits, or NONE."""
+        if len((body.group_instance_id or body.client_id).encode()) > _ID_PREFIX_MAX_BYTES:
+            return Errors.UNKNOWN_SERVER_ERROR
         config = self._config
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         valid = least <= body.session_timeout_ms <= most
@@ -261,7 +265,8 @@ class Membership:
                 self._drop(group, member)
         key = ("join", group.group_id)
         if group.members and not group.elect_joined_leader():
-            timeout_ms = group.rebalance_timeout_ms
+            # Not 0, because the timer would then be due again at once.
+            timeout_ms = max(group.rebalance_timeout_ms, 1)
             self._after(timeout_ms, key, lambda: self._complete_join(group))
             return
         self._timers.cancel(key)

@@ -205,6 +205,13 @@ def test_of_protocols_with_equal_votes_the_first_in_scalas_order_is_selected(
     assert [groups.joined(number).protocol_name for number in numbers] == ["rr"] * 2
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once(groups: Groups) -> None:
+    number = groups.join(protocols=(Protocol("range", b"first"), Protocol("range", b"second")))
+    groups.network.pass_time(DELAY_MS)
+    [joined] = groups.joined(number).members
+    assert joined.metadata == b"first"
+
+
 def test_a_rebalancing_group_that_all_have_left_takes_a_new_member(groups: Groups) -> None:
     first = groups.join(instance="i")
     assert groups.leave("", "i") is Errors.NONE
@@ -273,6 +280,20 @@ def test_what_cannot_be_joined() -> None:
     number = groups.join(member.member_id, instance="i")
     assert groups.joined(number).error is Errors.UNKNOWN_MEMBER_ID
     assert groups.answer(groups.join(session_ms=6_000)) is None
+
+
+@pytest.mark.parametrize(
+    ("instance", "error"),
+    [("i" * 32_730, Errors.NONE), ("ä" * 16_366, Errors.UNKNOWN_SERVER_ERROR)],
+    ids=["fits", "too long"],
+)
+def test_a_member_id_must_fit_into_a_record(groups: Groups, instance: str, error: Errors) -> None:
+    number = groups.join(instance=instance)
+    groups.network.pass_time(2 * DELAY_MS)
+    joined = groups.joined(number)
+    assert joined.error is error
+    if not error:
+        assert groups.synced(groups.sync(joined, instance)).error is Errors.NONE
 
 
 @pytest.mark.parametrize("mismatch", [("connect", "range"), ("consumer", "other")])
@@ -407,6 +428,20 @@ def test_a_rebalance_that_no_static_member_joins_is_tried_again(groups: Groups) 
     joined = groups.joined(again)
     assert (joined.generation_id, joined.leader) == (2, other.member_id)
     assert [member.member_id for member in joined.members] == [one.member_id, other.member_id]
+
+
+def test_static_members_without_time_to_rejoin_stay_until_their_sessions_end(
+    groups: Groups,
+) -> None:
+    numbers = [groups.join(instance="i", rebalance_ms=0), groups.join()]
+    groups.network.pass_time(2 * DELAY_MS)
+    static, other = map(groups.joined, numbers)
+    assert [groups.synced(groups.sync(one)).error for one in (static, other)] == [Errors.NONE] * 2
+    assert groups.leave(other.member_id) is Errors.NONE
+    groups.network.pass_time(SESSION_MS - 1)
+    assert groups.state() == ("PreparingRebalance", 1)
+    groups.network.pass_time(1)
+    assert groups.state() == ("Empty", 0)
 
 
 def test_a_rebalancing_group_has_room_for_those_that_have_joined() -> None:
