@@ -1,12 +1,13 @@
 """Makes kio read messages as Kafka's generated classes do, and bounds what a message may hold.
 
-kio 0.5.0 differs from Kafka 2.8.2 in four ways:
+kio 0.5.0 differs from Kafka 2.8.2 in five ways:
 
 - It raises KeyError for an unknown tagged field. Here such a field is skipped (KIP-482).
 - A negative length moves it backwards, so that a frame of 16 bytes can hold two thousand million
   strings. Here a length must lie within the message (CVE-2022-34917).
 - An array may claim more elements than the message has bytes.
 - An array that may not be null can be.
+- A compact string may have more than 32,767 bytes.
 
 An element of one or two bytes becomes an object of about 60, so that the size of a message does not
 bound the memory and the time that it takes: ``limited_elements`` does.
@@ -25,6 +26,8 @@ from typing import Any, Final, NamedTuple
 from kio.serial import _parse, readers
 
 _HAS_MORE: Final = 0x80
+_COMPACT_STRING_MAX_BYTES: Final = 3 + 2**15 - 1
+"""Size of the longest string, with the varint of its length."""
 
 
 class LimitExceeded(Exception):
@@ -95,6 +98,16 @@ def _not_null(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
     return read_array
 
 
+def _limited(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    def read_string(buffer: Any, offset: int) -> Any:
+        text, size = read(buffer, offset)
+        if size > _COMPACT_STRING_MAX_BYTES:
+            raise ValueError(f"a string of {size} bytes")
+        return text, size
+
+    return read_string
+
+
 def adapt_kio() -> None:
     """Change all readers of kio that are made from now on."""
     compile_schema, read_exact = _parse._compile_schema, readers._read_exact
@@ -125,5 +138,7 @@ def adapt_kio() -> None:
         return read_items(item_reader, length, buffer, offset)
 
     _parse._compile_schema = compile_as_kafka
+    readers.read_compact_string = _limited(readers.read_compact_string)
+    readers.read_compact_string_nullable = _limited(readers.read_compact_string_nullable)
     readers._read_exact = read_exact_forwards
     readers._read_length_items = read_items_within

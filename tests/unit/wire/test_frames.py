@@ -26,6 +26,14 @@ from klamm.wire.schema import RefusedRequest
 
 DELETE_GROUPS = struct.pack(">hhih", 42, 0, 1, -1)
 METADATA_V9 = struct.pack(">hhihx", 3, 9, 1, -1)
+_REST = {
+    "allow_auto_topic_creation": True,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+    "group_id": "g",
+    "generation_id": 1,
+    "member_id": "m",
+}
 
 
 def is_handled(frame: bytes) -> bool:
@@ -75,6 +83,19 @@ def test_noise_after_a_header_is_malformed_or_translated(
 def test_lengths_that_lie_are_malformed(frame: bytes) -> None:
     with pytest.raises(InvalidRequestFrame):
         parse_request(frame)
+
+
+@pytest.mark.parametrize("field", ["topics", "group_instance_id"])
+def test_a_compact_string_has_at_most_32767_bytes(field: str) -> None:
+    def request(size: int) -> bytes:
+        is_metadata = field == "topics"
+        key = RequestKey(3, 9, 1) if is_metadata else RequestKey(12, 4, 1)
+        values = {**_REST, field: [{"name": "t" * size}] if is_metadata else "t" * size}
+        return request_header(key, "") + request_body(key, values)
+
+    parse_request(request(32_767))
+    with pytest.raises(InvalidRequestFrame):
+        parse_request(request(32_768))
 
 
 def test_an_unknown_tagged_field_may_end_with_its_message_but_no_later() -> None:
