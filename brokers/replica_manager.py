@@ -234,7 +234,9 @@ class ReplicaManager:
             if state.leader in alive:
                 self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
                 partition.make_follower(state)
-                if self.is_shutting_down or (broker_id in state.isr and partition.is_untouched):
+                if self.is_shutting_down:
+                    self._fetchers.stop(tp)
+                elif broker_id in state.isr and partition.is_untouched:
                     self._fetchers.remove(tp)
                 else:
                     self._fetchers.add(tp, partition)

@@ -66,8 +66,8 @@ class ReplicaFetcherManager:
 
     - ``held``: if True, no fetches are sent.
     - ``on_log_error``: called with the errors of the followers' logs.
-    - ``failed``: partitions with a log error. They are not fetched until the next LeaderAndIsr
-      request for them.
+    - ``failed``: partitions with a log error, and those that a broker follows while it is shutting
+      down. They are not fetched until the next LeaderAndIsr request for them.
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class ReplicaFetcherManager:
     def add(self, tp: TopicPartition, partition: Partition) -> None:
         """Fetch a partition from its leader until the leader has nothing new."""
         self.remove(tp)
-        self.failed.pop(tp, None)
         assert partition.state is not None
         leader = partition.state.leader
         fetcher = self._fetchers.get(leader)
@@ -110,11 +109,17 @@ class ReplicaFetcherManager:
         self._leaders[tp] = leader
 
     def remove(self, partition: TopicPartition) -> None:
-        """Stop fetching a partition. Does nothing if the partition is not fetched."""
+        """Stop fetching a partition until the leader sends an unsolicited response, if ever."""
+        self.failed.pop(partition, None)
         self._behind.pop(partition, None)
         leader = self._leaders.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].remove(partition)
+
+    def stop(self, partition: TopicPartition) -> None:
+        """Stop fetching a partition, and ignore unsolicited responses."""
+        self.remove(partition)
+        self.failed[partition] = None
 
     def maybe_fetch(self, alive: Container[int], now_ms: float) -> None:
         """Fetch the ready partitions, with at most one request in flight per leader.
@@ -219,8 +224,7 @@ class ReplicaFetcherManager:
         except ReplicaLogError as error:
             logger.error("Error while processing data for partition %s: %s", tp, error)
             self._on_log_error(tp, error)
-            self.remove(tp)
-            self.failed[tp] = None
+            self.stop(tp)
             return NextFetch.NEVER
 
     def _take_and_report_truncation(
@@ -285,9 +289,10 @@ class ReplicaFetcherManager:
             case NextFetch.ON_NOTIFICATION:
                 self._await_notification(tp, partition, now_ms)
             case NextFetch.NEVER:
-                self.remove(tp)
+                self.stop(tp)
             case NextFetch.DELAYED:
                 delayed = self._fetchers[self._leaders[tp]].delayed
+                delayed.pop(tp, None)
                 delayed[tp] = now_ms + self._config.replica_fetch_backoff_ms
             case NextFetch.AT_ONCE:
                 self._fetchers[self._leaders[tp]].delayed.pop(tp, None)

@@ -27,6 +27,14 @@ from tests.unit.brokers.network import (
 )
 
 
+def notify(network: Network, leader_epoch: int = 3, *, start: int = 0) -> None:
+    """Send broker 2 records of t-0 from ``start`` on, without a fetch, as its leader."""
+    records = IntervalRecords((Interval(leader_epoch, start, start + 5, 100),))
+    found = FetchedPartition(Errors.NONE, leader_epoch, 0, records=records, high_watermark=0)
+    body, broker = FetchResponse({T0: found}, is_unsolicited=True), network.brokers[2]
+    broker.receive(Message(Address("broker", 1), broker.address, NO_CORRELATION_ID, body))
+
+
 @pytest.fixture
 def network() -> Network:
     """Broker 2 alone, which knows that brokers 0 to 3 live."""
@@ -111,12 +119,8 @@ def test_records_that_do_not_fit_the_log_end_the_fetches_until_the_controller_sa
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     follow(network)
-    records = IntervalRecords((Interval(3, 5, 10, 100),))
-    body = FetchResponse(
-        {T0: FetchedPartition(Errors.NONE, 3, 0, records=records)}, is_unsolicited=True
-    )
-    leader, broker = Address("broker", 1), network.brokers[2]
-    broker.receive(Message(leader, broker.address, NO_CORRELATION_ID, body))
+    notify(network, start=5)
+    broker = network.brokers[2]
     assert (broker.fetchers.failed, broker.fetchers.partition_count) == ({T0: None}, 1)
     assert "Error while processing data for partition t-0: " in caplog.text
     answer(network)
@@ -191,8 +195,31 @@ def test_a_stopped_replica_fetches_no_more(network: Network) -> None:
 def test_a_broker_that_is_shutting_down_follows_without_fetching(network: Network) -> None:
     network.brokers[2].begin_shutdown()
     follow(network)
+    notify(network)
     assert fetched(network) == []
     assert network.brokers[2].replica_manager.partitions[T0].leader_epoch == 3
+    assert network.brokers[2].replica_manager.partitions[T0].is_untouched
+
+
+def test_an_empty_replica_that_failed_takes_records_after_the_controller_has_named_it(
+    network: Network,
+) -> None:
+    follow(network)
+    notify(network, start=5)
+    network.request(2, leader_and_isr(state(leader=1, leader_epoch=4, isr=(1, 2))))
+    notify(network, 4)
+    assert not network.brokers[2].replica_manager.partitions[T0].is_untouched
+
+
+def test_a_backoff_that_begins_again_does_not_prolong_others(network: Network) -> None:
+    follow(network)
+    answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH, t1=Errors.UNKNOWN_LEADER_EPOCH)
+    network.pass_time(500)
+    failed = FetchResponse({T0: FetchedPartition(Errors.CORRUPT_MESSAGE, 3, 0)}, True)
+    broker = network.brokers[2]
+    broker.receive(Message(Address("broker", 1), broker.address, NO_CORRELATION_ID, failed))
+    network.pass_time(500)
+    assert fetched(network)[1:] == [(1, {T1: 3})]
 
 
 def test_catching_up_can_be_held_and_released() -> None:
