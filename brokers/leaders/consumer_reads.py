@@ -212,24 +212,25 @@ class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
         read, max_bytes = _Read({}, 0, is_final=False), min(request.max_bytes, self._max_bytes)
         for tp, asked in request.partitions.items():
             left_bytes = min(asked.max_bytes, max_bytes - read.size_bytes)
-            may_read = left_bytes > 0 or not read.size_bytes
-            fetched = self._read_partition(tp, asked, left_bytes if may_read else None)
+            fetched = self._read_partition(tp, asked, left_bytes, is_first=not read.size_bytes)
             read.partitions[tp] = fetched
             read.size_bytes += size_of(fetched.records) if fetched.records is not None else 0
             read.is_final |= fetched.error is not Errors.NONE
         return read
 
     def _read_partition(
-        self, tp: TopicPartition, asked: FetchPartition, max_bytes: int | None
+        self, tp: TopicPartition, asked: FetchPartition, max_bytes: int, *, is_first: bool
     ) -> FetchedPartition:
         partition = self._find(tp, asked.current_leader_epoch)
         if isinstance(partition, Errors):
             return FetchedPartition.refused(partition, asked)
         log = partition.log
         assert log is not None
-        end = partition.high_watermark if max_bytes is not None else asked.fetch_offset
+        end = partition.high_watermark if max_bytes > 0 or is_first else asked.fetch_offset
         try:
-            records = log.read(asked.fetch_offset, max_bytes or 0, end)
+            records = log.read(asked.fetch_offset, max_bytes, end)
+            if size_of(records) > max_bytes and not is_first:
+                records = log.read(asked.fetch_offset, 0, asked.fetch_offset)
         except ReplicaLogError as error:
             return msgspec.structs.replace(
                 FetchedPartition.refused(self._on_log_error(tp, error), asked),

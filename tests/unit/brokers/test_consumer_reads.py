@@ -210,7 +210,7 @@ def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(
         assert bounds(replicas.fetched(replicas.send_fetch(0, **limits))) == [(3, 0, end)]
 
 
-@pytest.mark.parametrize(("max_bytes", "count"), [(100, 0), (150, 1), (350, 2)], ids=str)
+@pytest.mark.parametrize(("max_bytes", "count"), [(100, 0), (199, 0), (200, 1), (350, 2)], ids=str)
 def test_the_partitions_of_a_fetch_share_its_bytes(
     replicas: Consumed, max_bytes: int, count: int
 ) -> None:
