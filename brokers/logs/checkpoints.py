@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from klamm.brokers.logs.errors import CorruptCheckpoint, LogStorageError
 from klamm.brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
+from klamm.cluster.jvm.java_integer import parse_java_int
 from klamm.cluster.types import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
@@ -30,7 +31,6 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = 0
-_NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _SPACES: Final = re.compile(r"\s+", re.ASCII)
 _COLON: Final = re.compile(r":\s+", re.ASCII)
 _NO_TOPIC_ID: Final = "A" * 22
@@ -145,12 +145,13 @@ def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties 
     if version != str(_VERSION):
         raise CorruptCheckpoint(f"Unrecognized version of {path}: {version}")
     cluster_id, broker_id = properties.get("cluster.id"), properties.get("broker.id", "")
-    if not cluster_id or not _NUMBER.fullmatch(broker_id):
+    number = parse_java_int(broker_id)
+    if not cluster_id or number is None:
         raise CorruptCheckpoint(
             f"{path} has no cluster id or no valid broker id: cluster.id={cluster_id}, "
             f"broker.id={broker_id}"
         )
-    return MetaProperties(cluster_id, int(broker_id))
+    return MetaProperties(cluster_id, number)
 
 
 def write_meta_properties(path: Path, meta: MetaProperties, disk: Disk = LOCAL_DISK) -> None:
@@ -248,10 +249,10 @@ def _value(line: _Line) -> str:
 
 def _number(line: _Line, text: str | None = None) -> int:
     """Parse ``text`` (default: the whole line) as a number."""
-    text = line.text if text is None else text
-    if not _NUMBER.fullmatch(text):
+    number = parse_java_int(line.text if text is None else text, 64)
+    if number is None:
         raise _malformed(line)
-    return int(text)
+    return number
 
 
 def _malformed(line: _Line) -> CorruptCheckpoint:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
+from klamm.cluster.jvm.java_integer import parse_java_int
 
 NO_LIMIT: Final = -1
 NEVER: Final = 2**63 - 1
@@ -24,18 +25,18 @@ class ThrottledReplicas(msgspec.Struct, frozen=True, gc=False):
     """Replicas of one topic to which the leader's throttle, or the follower's throttle, applies.
 
     - ``listed``: pairs (partition, broker) in leader.replication.throttled.replicas or
-      follower.replication.throttled.replicas.
+      follower.replication.throttled.replicas. None stands for a number that is too large.
     - ``is_all``: True if all replicas are throttled (kafka.server.ConfigHandler).
     """
 
-    listed: frozenset[tuple[int, int]] = frozenset()
+    listed: frozenset[tuple[int | None, int | None]] = frozenset()
     is_all: bool = False
 
     @classmethod
     def of(cls, words: list[str]) -> ThrottledReplicas:
         """Parse the items of the config: only "*", or PARTITION:BROKER items such as 0:1."""
-        pairs = (word.split(":") for word in words if word not in ("", "*"))
-        return cls(frozenset((int(first), int(last)) for first, last in pairs), words == ["*"])
+        pairs = (map(parse_java_int, word.split(":")) for word in words if word not in ("", "*"))
+        return cls(frozenset((first, last) for first, last in pairs), words == ["*"])
 
     def has(self, partition: int, broker_id: int) -> bool:
         """Return True if the replica of this partition on this broker is throttled."""

@@ -22,6 +22,7 @@ def test_listed_are_replicas_of_brokers() -> None:
     listed = throttled(" 0:1,1:2,2:1, ")
     assert [listed.has(partition, 1) for partition in range(4)] == [True, False, True, False]
     assert listed.has(1, 2)
+    assert throttled(f"{'9' * 5000}:1,3:1").has(3, 1), "int() takes 4,300 digits"
     assert throttled("*").has(99, 1)
     assert not throttled("").has(0, 1)
 

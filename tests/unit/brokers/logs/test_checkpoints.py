@@ -26,6 +26,8 @@ from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.types import TopicPartition
 
 TOPIC_ID = "KCQ2jcUUQY2hcpS0zUO8Yg"
+_MANY = "9" * 5_000
+"""More digits than int() takes."""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -103,6 +105,11 @@ def test_a_checkpoint_that_ends_early_has_no_entries(text: str, tmp_path: Path) 
         ("0\n1\nt 0 5 6\n", "Malformed line in checkpoint file ({path}): 't 0 5 6' (line 3)"),
         ("0\n0\n\n", "Malformed line in checkpoint file ({path}): '' (line 3)"),
         ("0\n1\nt 0 -5\n", "Malformed line in checkpoint file ({path}): 't 0 -5' (line 3)"),
+        pytest.param(
+            f"0\n1\nt 0 {_MANY}\n",
+            f"Malformed line in checkpoint file ({{path}}): 't 0 {_MANY}' (line 3)",
+            id="many digits",
+        ),
         ("0\n2\nt 0 5\nt 0 6\n", "t-0 occurs twice in checkpoint file ({path})"),
         ("0\n2\nt 0 5\n", "Expected 2 entries in checkpoint file ({path}), but found only 1"),
     ],
@@ -137,6 +144,11 @@ def test_partition_metadata_that_is_wrong_is_refused(
         ("version=1\nbroker.id=1\ncluster.id=c\n", "Unrecognized version of .*: 1"),
         ("version=0\ncluster.id=c\n", "has no cluster id or no valid broker id"),
         ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
+        pytest.param(
+            f"version=0\ncluster.id=c\nbroker.id={_MANY}\n",
+            "no valid broker id",
+            id="many digits",
+        ),
         ("version=0\nbroker.id=1\n", "cluster.id=None"),
         ("version=0\nbroker.id=1 \ncluster.id=c\n", "broker.id=1 $"),
         ("cluster.id=\\u00\n", r"Error while reading .*file: .*u00"),
