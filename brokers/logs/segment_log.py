@@ -151,12 +151,15 @@ class SegmentLog:
         first = self.log_end_offset
         batch, header = check_produced(batch_of(produced), self.name, self.config, now_ms)
         header = header._replace(base_offset=first, leader_epoch=leader_epoch)
+        duplicate = None
         if header.has_producer_id:
             duplicate = self._producers.check(header.producer_batch)
-            if duplicate is not None:
-                return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
+        append_time_ms = NO_TIMESTAMP
+        if header.is_log_append_time:
+            append_time_ms = duplicate.timestamp_ms if duplicate else header.max_timestamp_ms
+        if duplicate is not None:
+            return Appended(duplicate.first_offset, duplicate.last_offset, True, append_time_ms)
         self._append(place(batch, first, leader_epoch), [header])
-        append_time_ms = header.max_timestamp_ms if header.is_log_append_time else NO_TIMESTAMP
         return Appended(first, header.last_offset, log_append_time_ms=append_time_ms)
 
     def append_as_follower(self, records: Records) -> None:

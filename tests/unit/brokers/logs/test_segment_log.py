@@ -57,6 +57,11 @@ def test_a_log_gives_the_time_of_appending_if_it_stamps_records(tmp_path: Path) 
     log = open_log(tmp_path, LogConfig(is_log_append_time=True))
     appended = log.append_as_leader(batch(b"a"), 0, NOW_MS + 5)
     assert appended == Appended(0, 0, log_append_time_ms=NOW_MS + 5)
+    idempotent = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=0)
+    appended = log.append_as_leader(idempotent, 0, NOW_MS + 6)
+    again = log.append_as_leader(idempotent, 0, NOW_MS + 7)
+    assert again == appended._replace(is_duplicate=True)
+    assert again.log_append_time_ms == NOW_MS + 6
 
 
 def test_the_index_entry_of_the_article(tmp_path: Path) -> None:
