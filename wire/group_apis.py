@@ -163,6 +163,7 @@ _COMMITTED: Final = struct(
     offset="committed_offset",
     leader_epoch="committed_leader_epoch",
     metadata=Field("committed_metadata", Translation(lambda text: text or "")),
+    timestamp_ms="commit_timestamp",
 )
 _COMMIT: Final = struct(
     OffsetCommitRequest,

@@ -208,22 +208,28 @@ def test_an_older_member_that_leaves_gets_its_own_error(
 
 
 @pytest.mark.parametrize(
-    ("version", "epoch", "member", "kept_ms"),
+    ("version", "epoch", "timestamp_ms", "member", "kept_ms"),
     [
-        (0, -1, (-1, "", None), -1),
-        (2, -1, (3, "m", None), 1_000),
-        (6, 5, (3, "m", None), -1),
-        (8, 5, (3, "m", "i"), -1),
+        (0, -1, -1, (-1, "", None), -1),
+        (1, -1, 7, (3, "m", None), -1),
+        (2, -1, -1, (3, "m", None), 1_000),
+        (6, 5, -1, (3, "m", None), -1),
+        (8, 5, -1, (3, "m", "i"), -1),
     ],
 )
 def test_offset_commit(
-    version: int, epoch: int, member: tuple[int, str, str | None], kept_ms: int
+    version: int,
+    epoch: int,
+    timestamp_ms: int,
+    member: tuple[int, str, str | None],
+    kept_ms: int,
 ) -> None:
     committed = {
         "partition_index": 0,
         "committed_offset": 42,
         "committed_leader_epoch": 5,
         "committed_metadata": "note",
+        "commit_timestamp": 7,
     }
     values = {
         "group_id": "g",
@@ -236,7 +242,7 @@ def test_offset_commit(
     generation_id, member_id, instance = member
     assert request(8, version, values) == OffsetCommitRequest(
         group_id="g",
-        offsets={T0: CommittedOffset(42, epoch, "note")},
+        offsets={T0: CommittedOffset(42, epoch, "note", timestamp_ms)},
         generation_id=generation_id,
         member_id=member_id,
         group_instance_id=instance,
