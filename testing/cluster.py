@@ -256,7 +256,7 @@ class ScriptedCluster(Actions):
         driver, view = self._running.driver, self._running.runner.view
 
         def leaderless() -> list[str]:
-            return [tp for tp in partitions if view.state(tp).get("leader", -1) < 0]
+            return [tp for tp in partitions if getattr(view.state(tp), "leader", -1) < 0]
 
         if not driver.run_until(lambda: not leaderless(), _WITHIN_MS):
             tp, *_ = leaderless()

@@ -7,9 +7,8 @@ checks the invariants in invariants.py against them.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Container, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,6 +28,7 @@ from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.runtime.checks.replicas import PartitionViews, ReplicaView
 from klamm.statemachines.context import ControllerContext
 
+T = TypeVar("T")
 NO_NODE: Final = -1
 """The writer of a znode if a tool or a test wrote it, not a broker or a controller."""
 
@@ -396,45 +396,43 @@ class History:
             self.is_loaded = True
 
 
+class _StateZNode(msgspec.Struct):
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+class _TopicZNode(msgspec.Struct):
+    partitions: dict[int, tuple[int, ...]]
+    topic_id: str | None = None
+    adding_replicas: dict[int, tuple[int, ...]] | None = None
+    removing_replicas: dict[int, tuple[int, ...]] | None = None
+
+
 def decode_state(data: bytes | None, version: int) -> State | None:
     """Decode a partition state znode. Return None if it is missing or malformed."""
-    node = _json(data)
-    try:
-        return State(
-            node["leader"],
-            node["leader_epoch"],
-            tuple(node["isr"]),
-            node["controller_epoch"],
-            version,
-        )
-    except (KeyError, TypeError):
+    node = decode_json(data, _StateZNode)
+    if node is None:
         return None
+    return State(node.leader, node.leader_epoch, node.isr, node.controller_epoch, version)
 
 
 def decode_topic(data: bytes | None) -> Topic | None:
     """Decode a topic znode. Return None if it is missing or malformed."""
-    node = _json(data)
-    try:
-        return Topic(
-            node.get("topic_id"),
-            _by_number(node["partitions"]),
-            _by_number(node.get("adding_replicas") or {}),
-            _by_number(node.get("removing_replicas") or {}),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
+    node = decode_json(data, _TopicZNode)
+    if node is None:
         return None
+    adding, removing = node.adding_replicas or {}, node.removing_replicas or {}
+    return Topic(node.topic_id, node.partitions, adding, removing)
 
 
-def _by_number(replicas: Mapping[str, list[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(number): tuple(ids) for number, ids in replicas.items()}
-
-
-def _json(data: bytes | None) -> dict[str, Any]:
+def decode_json(data: bytes | None, kind: type[T]) -> T | None:
+    """Decode JSON of a type. Return None if ``data`` is missing or something else."""
     try:
-        value = json.loads(data or b"")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return msgspec.json.decode(data or b"", type=kind)
+    except (ValueError, RecursionError):  # msgspec's errors, and Python's for bad UTF-8
+        return None
 
 
 def is_current_leader(view: ReplicaView, state: State | None) -> bool:

@@ -60,6 +60,7 @@ from klamm.runtime.checks.observations import (
     State,
     StateWritten,
     TopicWritten,
+    decode_json,
     decode_state,
     decode_topic,
     is_current_leader,
@@ -181,7 +182,7 @@ class Watcher:
         history, tree = self._history, self._world.server.tree
         writer = self._writer(session)
         epoch_node = tree.nodes.get("/controller_epoch")
-        epoch = int(epoch_node.data or b"0") if epoch_node is not None else 0
+        epoch = 0 if epoch_node is None else decode_json(epoch_node.data, int) or 0
         if writer != NO_NODE:
             committed = Committed(
                 session,
@@ -193,6 +194,8 @@ class Watcher:
             )
             self._check(committed)
             history.on_commit(committed)
+        else:
+            history.epoch = epoch
         for change in changes:
             self._on_change(change, writer)
 

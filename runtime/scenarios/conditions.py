@@ -16,6 +16,13 @@ import msgspec
 from klamm.admin.command_result import CommandResult
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.runtime.checks.observations import (
+    State,
+    Topic,
+    decode_json,
+    decode_state,
+    decode_topic,
+)
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import Condition, Step, StepCheck
 from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
@@ -27,6 +34,10 @@ _DELETE_TOPICS: Final = "/admin/delete_topics"
 _REQUESTS: Final = ("/admin/reassign_partitions", "/admin/preferred_replica_election")
 _MAX_LINES: Final = 10
 _TOPICS: Final = "/brokers/topics"
+
+
+class _ControllerZNode(msgspec.Struct):
+    brokerid: int
 
 
 class ClusterView:
@@ -67,12 +78,7 @@ class ClusterView:
 
     def read_json(self, path: str) -> Json | None:
         """Return the JSON object in a znode, or None if there is no znode or no JSON object."""
-        data = self.read(path).data
-        try:
-            value = json.loads(data) if data else None
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
+        return decode_json(self.read(path).data, dict[str, Any])
 
     def children(self, path: str) -> list[str]:
         """Return the sorted names of a znode's children."""
@@ -83,41 +89,40 @@ class ClusterView:
         return self.read(path).code is ResultCode.OK
 
     def controller_id(self) -> int | None:
-        """Return the broker id in /controller, or None if there is no controller."""
-        node = self.read_json("/controller")
-        return None if node is None else int(node["brokerid"])
+        """Return the broker id in /controller, or None if the znode is missing or malformed."""
+        node = decode_json(self.read("/controller").data, _ControllerZNode)
+        return None if node is None else node.brokerid
 
     def controller_epoch(self) -> int:
-        """Return the controller epoch in ZooKeeper, or 0 before the first election."""
-        data = self.read("/controller_epoch").data
-        return int(data) if data else 0
+        """Return the controller epoch in ZooKeeper, or 0 if the znode is missing or malformed."""
+        return decode_json(self.read("/controller_epoch").data, int) or 0
 
     def has_moved(self) -> bool:
         """Return True if /controller exists and a controller was elected since the step began."""
         return self.controller_epoch() > self._epoch_before and self.exists("/controller")
 
-    def state(self, topic_partition: str) -> Json:
-        """Return the JSON of a partition state znode, or {} if it does not exist."""
-        return self.read_json(state_path(topic_partition)) or {}
+    def state(self, topic_partition: str) -> State | None:
+        """Return the state of a partition, or None if its znode is missing or malformed."""
+        return decode_state(self.read(state_path(topic_partition)).data, 0)
 
-    def topic(self, topic: str) -> Json:
-        """Return the JSON of a topic znode, or {} if it does not exist or lists no partitions."""
-        node = self.read_json(f"{_TOPICS}/{topic}") or {}
-        return node if isinstance(node.get("partitions"), dict) else {}
+    def topic(self, topic: str) -> Topic | None:
+        """Return the contents of a topic znode, or None if it is missing or malformed."""
+        return decode_topic(self.read(f"{_TOPICS}/{topic}").data)
 
     def replicas(self, topic_partition: str) -> list[int] | None:
         """Return a partition's replicas from the topic znode, or None if they are not listed."""
-        topic, _, partition = topic_partition.rpartition("-")
-        replicas: list[int] | None = self.topic(topic).get("partitions", {}).get(partition)
-        return replicas
+        tp = partition_of(topic_partition)
+        node = self.topic(tp.topic)
+        replicas = None if node is None else node.replicas.get(tp.partition)
+        return None if replicas is None else list(replicas)
 
     def reassigned(self, topics: Sequence[str]) -> list[str]:
         """Return which partitions of these topics are being reassigned, as sorted names."""
         found = []
         for name in topics:
-            node = self.topic(name)
-            moving = {*node.get("adding_replicas", {}), *node.get("removing_replicas", {})}
-            found += [f"{name}-{partition}" for partition in sorted(moving, key=int)]
+            if (node := self.topic(name)) is not None:
+                moving = filter(node.is_reassigning, sorted(node.replicas))
+                found += [f"{name}-{partition}" for partition in moving]
         return found
 
 
@@ -160,7 +165,8 @@ def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, A
 def _brokers(view: ClusterView, _: Any) -> list[int]:
     # klamm's own broker in a cluster of Kafka's brokers is only a controller.
     others = view.driver.cluster.spec.pools.without_replicas
-    return sorted({*map(int, view.children("/brokers/ids"))}.difference(others))
+    registered = filter(str.isdecimal, view.children("/brokers/ids"))
+    return sorted({*map(int, registered)}.difference(others))
 
 
 def _unregistered(view: ClusterView, wanted: Sequence[int]) -> list[int]:
@@ -171,9 +177,13 @@ def _for_each(look: Callable[[ClusterView, str], Any]) -> Look:
     return lambda view, wanted: {tp: look(view, tp) for tp in wanted}
 
 
+def _in_states(field: str) -> Look:
+    return _for_each(lambda view, tp: getattr(view.state(tp), field, None))
+
+
 def _isr(view: ClusterView, topic_partition: str) -> list[int] | None:
-    isr: list[int] | None = view.state(topic_partition).get("isr")
-    return None if isr is None else sorted(isr)
+    state = view.state(topic_partition)
+    return None if state is None else sorted(state.isr)
 
 
 def _same_isrs(seen: Mapping[str, list[int]], wanted: Mapping[str, Sequence[int]]) -> bool:
@@ -227,7 +237,7 @@ def _znode(view: ClusterView, path: str) -> Any:
     text = (result.data or b"").decode(errors="replace")
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -271,11 +281,14 @@ def _find_unhealthy(view: ClusterView) -> list[str]:
     topics = view.children(_TOPICS)
     found += [f"{tp} is being reassigned" for tp in view.reassigned(topics)]
     for topic in topics:
-        for number, replicas in view.topic(topic).get("partitions", {}).items():
+        node = view.topic(topic)
+        for number, replicas in () if node is None else node.replicas.items():
             state = view.state(f"{topic}-{number}")
-            leader, isr = state.get("leader", NO_LEADER), state.get("isr", [])
+            leader, isr = (NO_LEADER, ()) if state is None else (state.leader, state.isr)
             if leader not in replicas or sorted(isr) != sorted(replicas):
-                found.append(f"{topic}-{number}: leader {leader}, ISR {isr}, replicas {replicas}")
+                found.append(
+                    f"{topic}-{number}: leader {leader}, ISR {list(isr)}, replicas {list(replicas)}"
+                )
     return found[:_MAX_LINES]
 
 
@@ -312,11 +325,9 @@ def _some(seen: str, _: Any) -> bool:
 CONDITIONS: Final[Mapping[str, ConditionEvaluator]] = {
     "brokers": ConditionEvaluator(_brokers, lambda seen, wanted: seen == sorted(map(int, wanted))),
     "unregistered": ConditionEvaluator(_unregistered),
-    "leader": ConditionEvaluator(_for_each(lambda view, tp: view.state(tp).get("leader"))),
+    "leader": ConditionEvaluator(_in_states("leader")),
     "isr": ConditionEvaluator(_for_each(_isr), _same_isrs),
-    "leader_epoch": ConditionEvaluator(
-        _for_each(lambda view, tp: view.state(tp).get("leader_epoch"))
-    ),
+    "leader_epoch": ConditionEvaluator(_in_states("leader_epoch")),
     "acknowledged": ConditionEvaluator(_for_each(_acknowledged)),
     "acknowledged_at_least": ConditionEvaluator(_for_each(_acknowledged), _are_at_least),
     "consumed": ConditionEvaluator(

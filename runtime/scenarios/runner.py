@@ -126,8 +126,7 @@ class ScenarioRunner:
 
     def check_may_produce(self, tp: TopicPartition) -> None:
         """Raise KlammError if a partition does not exist."""
-        node = self.view.read_json(f"/brokers/topics/{tp.topic}")
-        if node is None or str(tp.partition) not in node["partitions"]:
+        if self.view.replicas(str(tp)) is None:
             raise KlammError(f"cannot produce to {tp}: the partition does not exist")
 
     def note_state(self, broker_id: int, state: str) -> None:
@@ -141,8 +140,8 @@ class ScenarioRunner:
         if isinstance(broker, int):
             return [broker]
         if isinstance(broker, TopicPartition):
-            leader: int | None = self.view.state(str(broker)).get("leader")
-            if leader is None or leader < 0:
+            leader = getattr(self.view.state(str(broker)), "leader", NO_LEADER)
+            if leader == NO_LEADER:
                 raise KlammError(f"cannot act on the leader of {broker}: it has no leader")
             return [leader]
         if isinstance(broker, InRack):
@@ -163,10 +162,10 @@ class ScenarioRunner:
 
     def _any_isr_follower(self, partition: str) -> int:
         """Return a running follower in the ISR. The seed and the time determine which."""
-        state = self.view.state(partition)
-        others = {*state.get("isr", ())} - {state.get("leader")}
-        followers = sorted(others.intersection(self.cluster.nodes))
-        if not followers or state["leader"] == NO_LEADER:
+        state, followers = self.view.state(partition), list[int]()
+        if state is not None and state.leader != NO_LEADER:
+            followers = sorted({*state.isr}.intersection(self.cluster.nodes) - {state.leader})
+        if not followers:
             raise KlammError(f"cannot act on an ISR follower of {partition}: it has none")
         rng = random.Random(f"{self.cluster.spec.seed} {self.driver.elapsed_ms}")
         return rng.choice(followers)

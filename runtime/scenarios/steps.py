@@ -136,8 +136,8 @@ class SetTopicPartitions(Action, frozen=True):
     def act(self, run: ScenarioRunner) -> None:
         path = f"/brokers/topics/{self.topic}"
         node = run.view.read_json(path)
-        if node is None:
-            raise KlammError(f"cannot set partitions: znode {path} does not exist")
+        if node is None or not isinstance(node.get("partitions"), dict):
+            raise KlammError(f"cannot set partitions: znode {path} is missing or malformed")
         node["partitions"].update(self.partitions)
         run.write(SetData(path, json.dumps(node).encode()))
 

@@ -26,7 +26,7 @@ from klamm.controller.partition_reassignments import PartitionReassignments
 from klamm.controller.topic_deletion_manager import TopicDeletionManager
 from klamm.runtime.checks import admin_model
 from klamm.runtime.checks.admin_model import TopicState
-from klamm.runtime.checks.observations import History, TopicWritten
+from klamm.runtime.checks.observations import History, Topic, TopicWritten
 from klamm.runtime.scenarios.conditions import ClusterView
 from klamm.statemachines import replica_transitions
 from klamm.statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
@@ -269,5 +269,9 @@ def _new_partitions_disappear_together(_: _Counted) -> _Counted:
 
 
 @mutant("K12", ClusterView, "topic")
-def _every_topic_znode_counts_as_valid(_: object) -> Callable[[ClusterView, str], Any]:
-    return lambda view, topic: view.read_json(f"/brokers/topics/{topic}") or {}
+def _every_topic_znode_counts_as_valid(_: object) -> Callable[[ClusterView, str], Topic]:
+    def topic(view: ClusterView, name: str) -> Topic:
+        node = view.read_json(f"/brokers/topics/{name}") or {}
+        return Topic(None, node["partitions"], {}, {})
+
+    return topic

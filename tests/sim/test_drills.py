@@ -31,6 +31,8 @@ RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "drills.md"
 SEEDS = range(5)
 MORE_SEEDS = range(5, 25)
+TOPIC = "/brokers/topics/t"
+STATE = f"{TOPIC}/partitions/0/state"
 SKELETON = "drill: d\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
 
 OUTCOMES = {
@@ -530,7 +532,7 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
         ("set_znode: {/admin/nowhere: null}", "cannot write /admin/nowhere: NONODE"),
         (
             "set_topic_partitions: {u-0: [0]}",
-            "cannot set partitions: znode /brokers/topics/u does not exist",
+            "cannot set partitions: znode /brokers/topics/u is missing or malformed",
         ),
     ],
 )
@@ -540,6 +542,54 @@ def test_a_step_that_cannot_be_done_fails_the_drill(step: str, why: str) -> None
     (failure,) = verdict.failures
     assert (verdict.outcome, failure.place) == (Outcome.FAILED, "d.yaml:5:5")
     assert failure.seen.startswith(why)
+
+
+def written(path: str, data: str) -> str:
+    return f"set_znode: {{{path}: '{data}'}}"
+
+
+@pytest.mark.parametrize("always", ["", "always: all\n"])
+@pytest.mark.parametrize(
+    ("edit", "later", "seen"),
+    [
+        (written(STATE, '{"leader": "1"}'), "kill: leader of t-0", "cannot act on the leader"),
+        (written(STATE, '{"isr": 7}'), "kill: any ISR follower of t-0", "cannot act on an ISR"),
+        (written(STATE, '{"isr": ["a", 1]}'), "expect: {isr: {t-0: [0]}}", "{t-0: null}"),
+        (written(TOPIC, "{}"), "produce: {t-0: 1}", "cannot produce to t-0: the partition does"),
+        (written(TOPIC, "{}"), "set_topic_partitions: {t-1: [0]}", "cannot set partitions"),
+        (
+            written(TOPIC, '{"partitions": {"0": 1}}'),
+            "expect: {replicas: {t-0: [0]}}",
+            "{t-0: null}",
+        ),
+        (
+            written(TOPIC, '{"partitions": {"0": [1]}, "adding_replicas": {"x": [1]}}'),
+            "expect: {reassigning: [t-0]}",
+            "[]",
+        ),
+        (written("/controller", '{"brokerid": "x"}'), "kill: controller", "cannot act on the"),
+        (written("/controller", "{}"), "expect: {controller: 1}", "none"),
+        (written("/controller_epoch", "x"), "expect: {controller_epoch: 1}", "0"),
+        ("create_znode: {/brokers/ids/x: null}", "expect: {brokers: [0]}", "[0, 1, 2]"),
+        (
+            written("/brokers", "[" * 100_000),
+            "expect: {znode: {/brokers: 1}}",
+            "{/brokers: [[",
+        ),
+    ],
+)
+def test_a_malformed_znode_is_none(edit: str, later: str, seen: str, always: str) -> None:
+    text = f"{always}{SKELETON}  - {edit}\n  - {later}\nchecks: false\n"
+    (failure,) = run(parse_drill(text, "d.yaml")).failures
+    assert failure.seen.startswith(seen)
+
+
+@pytest.mark.parametrize(
+    "edit", ["delete_znode: /controller_epoch", "set_znode: {/controller_epoch: 7}"]
+)
+def test_a_tools_edit_of_the_controller_epoch_is_not_the_next_controllers(edit: str) -> None:
+    steps = f"  - {edit}\n  - move_controller:\n    until: {{controller: moved}}\nchecks: false\n"
+    assert run(parse_drill(f"always: all\n{SKELETON}{steps}", "d.yaml")).failures == ()
 
 
 def test_a_second_resume_fails_the_drill() -> None:

@@ -219,7 +219,16 @@ STATE = b'{"leader": 1, "leader_epoch": 3, "isr": [1, 2], "controller_epoch": 7}
 
 @pytest.mark.parametrize(
     ("data", "state"),
-    [(STATE, LED), (None, None), (b"?", None), (b"[]", None), (STATE.replace(b"isr", b"x"), None)],
+    [
+        (STATE, LED),
+        (None, None),
+        (b"?", None),
+        (b"[]", None),
+        (b"[" * 100_000, None),
+        (STATE.replace(b"isr", b"x"), None),
+        (STATE.replace(b"[1, 2]", b'["1"]'), None),
+        (STATE.replace(b'"leader": 1', b'"leader": "1"'), None),
+    ],
 )
 def test_znodes_of_states(data: bytes | None, state: State | None) -> None:
     assert decode_state(data, 4) == state
@@ -242,6 +251,8 @@ PARTITIONS = b'{"partitions": {"0": [1, 2], "10": [3]}'
             Topic(None, {0: (1, 2), 10: (3,)}, {}, {}),
         ),
         (b'{"partitions": {"x": [1]}}', None),
+        (b'{"partitions": {"0": 1}}', None),
+        (b'{"partitions": {"0": [[1]]}}', None),
         (b'{"partitions": [1]}', None),
         (b"{}", None),
         (None, None),
