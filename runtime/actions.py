@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.errors import WrongState
 from klamm.runtime.action_target import (
     KILLED,
     PAUSED,
@@ -36,7 +37,7 @@ from klamm.runtime.network_actions import (
     Isolate,
     LagZookeeper,
 )
-from klamm.zk.store import Create, Delete, GetData
+from klamm.zk.store import Create, Delete, GetData, ResultCode
 
 MAX_SKEW_MS: Final = 86_400_000
 
@@ -116,8 +117,10 @@ class BounceRegistration(BrokerAction, frozen=True):
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         path = f"/brokers/ids/{broker_id}"
-        data = target.store.read([GetData(path)])[0].data
-        target.store.write([[Delete(path)], [Create(path, data, ephemeral=True)]])
+        found = target.store.read([GetData(path)])[0]
+        if found.code is not ResultCode.OK:
+            raise WrongState(f"broker {broker_id} is not registered")
+        target.store.write([[Delete(path)], [Create(path, found.data, ephemeral=True)]])
 
 
 class FailLogDir(BrokerAction, frozen=True):

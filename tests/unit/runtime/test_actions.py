@@ -72,7 +72,7 @@ from klamm.runtime.scenarios.steps import (
 )
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
-from klamm.zk.store import ANY_VERSION, Create, Delete, Exists, GetData, SetData
+from klamm.zk.store import ANY_VERSION, Create, Delete, Exists, GetData, ResultCode, SetData
 from tests.unit.admin.vectors import memory_server, put
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -185,6 +185,12 @@ def test_a_bounced_registration_keeps_its_data_and_is_of_the_drills_session(
     assert after.data == before.data
     assert after.stat.ephemeral_owner == target.store.session_id
     assert after.stat.czxid > before.stat.czxid
+
+
+def test_a_broker_without_a_registration_gets_none(target: Target) -> None:
+    with pytest.raises(WrongState, match="broker 2 is not registered"):
+        BounceRegistration(2).act(target)
+    assert target.store.read([GetData("/brokers/ids/2")])[0].code is ResultCode.NONODE
 
 
 def test_the_controller_moves_as_its_znode_goes(target: Target) -> None:
