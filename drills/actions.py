@@ -21,7 +21,7 @@ from msgspec import inspect
 from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import ElectionType
-from klamm.drills.existence import Mention, Noun, option
+from klamm.drills.existence import Mention, Noun, number, option
 from klamm.drills.reading import DrillReader, is_null
 from klamm.runtime import actions, network_actions
 from klamm.runtime.action_target import Action, BrokerAction, BrokerRef
@@ -218,9 +218,9 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
     topic = option(args, "--topic")
     if name == "topics" and topic is not None and not {"--create", "--if-exists"} & {*args}:
         reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
-    factor = option(args, "--replication-factor") or ""
-    if "--create" in args and "--if-not-exists" not in args and factor.isdecimal():
-        reader.mentions.append(Mention(node, Noun.FACTOR, wanted=int(factor)))
+    factor = number(args, "--replication-factor")
+    if "--create" in args and "--if-not-exists" not in args and factor is not None:
+        reader.mentions.append(Mention(node, Noun.FACTOR, wanted=factor))
     return (steps.RunTool(name, tuple(args)),)
 
 

@@ -40,6 +40,7 @@ from klamm.zk.znodes import (
 
 _ASSIGNMENT: Final = re.compile(r"[0-9]+([:,][0-9]+)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _TOPIC_ZNODE: Final = re.compile(r"/brokers/topics/([^/]+)(/.*)?")
 
 
@@ -160,10 +161,9 @@ class Existing:
             return
         if "--create" not in args and topic not in self._partitions:
             return
-        count = option(args, "--partitions")
         assignment = option(args, "--replica-assignment")
-        if count is not None:
-            self._add_partitions(topic, int(count) if count.isdecimal() else None)
+        if option(args, "--partitions") is not None:
+            self._add_partitions(topic, number(args, "--partitions"))
         elif assignment is not None:
             self._add_partitions(topic, assignment.count(",") + 1)
         elif "--create" in args:
@@ -176,7 +176,7 @@ class Existing:
         try:
             value: Any = None if found[2] else json.loads(data or b"")
             self._add_partitions(found[1], max(map(int, value["partitions"])) + 1)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             # Such a znode is incomplete or malformed on purpose, so the number of partitions is
             # unknown.
             self._add_partitions(found[1], None)
@@ -396,8 +396,14 @@ def _matches(pattern: str, topic: str) -> bool:
     """Return True if a topic matches a tool's ``--topic``, or if that is no regular expression."""
     try:
         return re.fullmatch(pattern, topic) is not None
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return True
+
+
+def number(args: Sequence[str], name: str) -> int | None:
+    """Return the value of a tool's option, or None if it is missing or no number of 9 digits."""
+    text = option(args, name) or ""
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def option(args: Sequence[str], name: str) -> str | None:

@@ -115,10 +115,10 @@ class DrillReader(YamlReader):
         match = _SIZE.fullmatch(text)
         if match is None:
             raise self.error(node, f"{what} must be a size, not '{text}'", "as in 500MB, 2TB")
-        size_bytes = int(float(match[1]) * _UNIT_BYTES[match[2]])
+        size_bytes = float(match[1]) * _UNIT_BYTES[match[2]]
         if size_bytes > _MAX_SIZE_BYTES:
             raise self.error(node, f"{what} must be at most 1000TB, not {text}")
-        return size_bytes
+        return int(size_bytes)
 
     def partition(
         self, node: yaml.Node, what: str = "an item", noun: Noun = Noun.PARTITION

@@ -110,7 +110,7 @@ class TopicCommandOptions:
         pattern = re.sub(r'^["\']+|["\']+$', "", java_trim(text).replace(",", "|").replace(" ", ""))
         try:
             return re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise UncaughtException(
                 "java.lang.RuntimeException", f"{pattern} is an invalid regex."
             ) from error

@@ -691,6 +691,7 @@ WRONG = {
     ),
     "- preload: {t-0: 5}": ("5:20", "a preloaded size must be a size, not '5'", "as in 500MB, 2TB"),
     "- preload: {t-0: 1001TB}": ("5:20", "a preloaded size must be at most 1000TB, not 1001TB", ""),
+    f"- preload: {{t-0: {'9' * 400}B}}": ("5:20", "a preloaded size must be at most 1000TB", ""),
     f"- create_znode: {{/x: 1{'0' * 400}.5}}": ("5:24", "the number 10", ""),
     "- kill: rack x": ("5:11", "the cluster has no racks", "cluster: {racks: [a, b, c]}"),
     "- kill_zookeeper: boss": ("5:21", "'boss' is not a server", "use an id, leader or follower"),
@@ -992,6 +993,12 @@ POSSIBLE = (
     "    expect: {exit_code: 1}",
     "run: topics --zookeeper {zk} --create --if-not-exists --topic t --partitions 1"
     " --replication-factor 9",
+    # Kafka's tools refuse these.
+    f"run: topics --zookeeper {{zk}} --create --topic u --partitions {'9' * 5_000}",
+    f"run: topics --zookeeper {{zk}} --create --topic u --replication-factor {'9' * 5_000}",
+    "run: topics --zookeeper {zk} --delete --topic 'a{99999999999}'",
+    f"run: topics --zookeeper {{zk}} --delete --topic '{'(' * 300}'",
+    f"create_znode: {{/brokers/topics/u: '{'[' * 100_000}'}}",
 )
 
 
