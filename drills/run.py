@@ -306,11 +306,14 @@ class _Player:
         runner = ScenarioRunner(self._driver, self._states)
         listed = list(steps)
         self._at_steps = [(s.trigger, s) for s in listed if isinstance(s.trigger, AtStep)]
-        for work in self._works(listed, runner):
+        for step, work in self._works(listed, runner):
             has_failed = False
             try:
                 work()
             except _Failed:
+                has_failed = True
+            except _ENDING as error:  # while the cluster ran for branches
+                self._results.append(_not_done(step, error, self._driver.elapsed_ms))
                 has_failed = True
             while self._results:
                 yield self._results.popleft()
@@ -319,18 +322,18 @@ class _Player:
 
     def _works(
         self, steps: Sequence[Step], runner: ScenarioRunner
-    ) -> Iterator[Callable[[], object]]:
-        """Yield what is to be done, in this order."""
-        number = 0
+    ) -> Iterator[tuple[Step, Callable[[], object]]]:
+        """Yield what is to be done, in this order, with the step that is the last so far."""
+        number, step = 0, Step("no steps")
         for step in steps:
             if step.trigger is None:
                 number += 1
-                yield partial(self._begin_step, step, number if self._is_own else None)
+                yield step, partial(self._begin_step, step, number if self._is_own else None)
             if not isinstance(step.trigger, AtStep):
-                yield partial(self._play, step, runner, is_in_branch=False)
+                yield step, partial(self._play, step, runner, is_in_branch=False)
         if self._is_own:
-            yield partial(self._begin_step, None, number + 1)
-        yield self._finish
+            yield step, partial(self._begin_step, None, number + 1)
+        yield step, self._finish
 
     def _begin_step(self, step: Step | None, number: int | None) -> None:
         """Arm the steps that are triggered after this beginning, and run those triggered before it.
@@ -364,11 +367,7 @@ class _Player:
             return None
         if step.branches:
             branches = [self._begin(partial(self._play_branch, one)) for one in step.branches]
-            try:
-                self._driver.run_until(lambda: all(one.has_ended for one in branches), math.inf)
-            except _ENDING as error:
-                self._results.append(_not_done(step, error, self._driver.elapsed_ms))
-                raise _Failed from error
+            self._driver.run_until(lambda: all(one.has_ended for one in branches), math.inf)
             self._follower.on_end(step, None)
             return None
         began_ms = self._driver.elapsed_ms

@@ -450,10 +450,13 @@ def test_replicas_that_a_tool_changed_are_restored() -> None:
     assert verdict.outcome is Outcome.PASSED, verdict.failures
 
 
-def test_a_violation_ends_a_drill_and_says_when() -> None:
+@pytest.mark.parametrize(
+    "step", ["wait: 9s", "{at: 9s, kill: 2}", "parallel: [wait: 9s, wait: 9s]"]
+)
+def test_a_violation_ends_a_drill_and_says_when(step: str) -> None:
     drill = parse_drill(
         "drill: d\nabout: x\nalways: [leader-is-in-isr, isr-is-not-empty]\n"
-        "cluster: {topics: {t: [[0, 1]]}}\nsteps:\n  - wait: 9s\n",
+        f"cluster: {{topics: {{t: [[0, 1]]}}}}\nsteps:\n  - {step}\n",
         "d.yaml",
     )
     world = drill.simulated_world(NO_QUIRKS, 0)
