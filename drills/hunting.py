@@ -136,14 +136,14 @@ def _run(drill: Drill, driver: SimulatedDriver, time_limit_s: float) -> DrillRun
         with time_limit(time_limit_s), rare_collections():
             verdict = verdict_of(play(drill, driver), results.append)
     except OutOfTime:
-        verdict = _hung(drill, len(results), driver.elapsed_ms, time_limit_s)
+        verdict = _hung(drill, len(results), driver.elapsed_ms)
     except Exception as error:
         failure = internal_error(drill.source, f"{type(error).__name__}: {error}")
         verdict = Verdict(Outcome.UNSAFE, driver.elapsed_ms, (failure,))
     return DrillRun(verdict, driver.elapsed_ms, tuple(results))
 
 
-def _hung(drill: Drill, finished: int, at_ms: float, limit_s: float) -> Verdict:
+def _hung(drill: Drill, finished: int, at_ms: float) -> Verdict:
     """Return the verdict on a run that was stopped after ``finished`` steps."""
     is_in_step = finished < len(drill.steps)
     place = drill.steps[finished].place if is_in_step else drill.source

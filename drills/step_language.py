@@ -81,11 +81,9 @@ class StepCompiler:
                 suffix = f" ({', '.join(words)})" if words else ""
                 found += [_with_suffix(step, suffix) for step in self._once(node, fields)]
         reader.each = outer
-        return self._triggered(node, fields, tuple(found))
+        return self._triggered(fields, tuple(found))
 
-    def _triggered(
-        self, node: yaml.Node, fields: dict[str, YamlEntry], found: tuple[Step, ...]
-    ) -> tuple[Step, ...]:
+    def _triggered(self, fields: dict[str, YamlEntry], found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Return the steps, or, if they have a trigger, one step that waits for it."""
         reader = self._reader
         words = [word for word in TRIGGERS if word in fields]

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
+from klamm.cluster.timers import earliest
 from klamm.runtime.actors import Actor, Scheduler
 from klamm.zk.kazoo_pipeline import Completion
 
@@ -177,14 +178,10 @@ class BrokerHub:
                 logger.exception("a queued call failed after the broker thread had stopped")
 
     def _wait_s(self) -> float:
-        ready = [
-            ready_ms
-            for actor in self._scheduler.actors.values()
-            if (ready_ms := actor.ready_ms()) is not None
-        ]
-        if not ready:
+        ready_ms = earliest(actor.ready_ms() for actor in self._scheduler.actors.values())
+        if ready_ms is None:
             return _IDLE_WAIT_S
-        return max(0.0, (min(ready) - self._clock.monotonic_ms()) / 1000)
+        return min(max(0.0, (ready_ms - self._clock.monotonic_ms()) / 1000), _IDLE_WAIT_S)
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         if actor.is_shared:

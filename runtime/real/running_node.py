@@ -7,6 +7,7 @@ EventThread mirrors kafka.controller.ControllerEventManager.ControllerEventThrea
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -89,10 +90,8 @@ class EventThread:
             if self._ended or controller.step():
                 continue
             due_ms = controller.next_due_ms()
-            wait_s = (
-                None if due_ms is None else max(0.0, due_ms - self._clock.monotonic_ms()) / 1000
-            )
-            self._awake.wait(wait_s)
+            left_ms = math.inf if due_ms is None else due_ms - self._clock.monotonic_ms()
+            self._awake.wait(min(max(0.0, left_ms / 1000), threading.TIMEOUT_MAX))
 
 
 class MortalTransport:

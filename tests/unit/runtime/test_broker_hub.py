@@ -219,6 +219,11 @@ def test_a_timer_runs_when_it_is_due(hub: BrokerHub) -> None:
     assert WallClock().monotonic_ms() - begun_ms >= 30
 
 
+def test_a_timer_that_is_centuries_away_does_not_end_the_thread(hub: BrokerHub) -> None:
+    hub.add(Calls(ONE, 1e17))
+    assert hub.call(threading.get_ident).result(WAIT_S) != threading.get_ident()
+
+
 @pytest.mark.parametrize(
     ("due_ms", "is_idle"), [(None, True), (2_000.0, False), (2_000.1, True), (0.0, False)]
 )

@@ -49,6 +49,23 @@ def test_an_event_that_arrives_while_the_thread_goes_to_sleep_wakes_it(
     assert controller.is_shut_down
 
 
+def test_a_timer_that_is_centuries_away_does_not_end_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    cluster.start(0)
+    controller = cluster.controllers[0]
+    monkeypatch.setattr(controller, "next_due_ms", lambda: 1e17)
+    thread = EventThread(controller, cluster.clock)
+    thread.start()
+    try:
+        for _ in range(2):
+            controller.on_candidacy_changed()
+            wait_until(lambda: not controller.events.has_work())
+    finally:
+        thread.kill()
+
+
 def test_a_paused_thread_processes_no_event() -> None:
     cluster = Cluster()
     cluster.start(0)
