@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -129,15 +130,16 @@ class RoutedTransport:
     @faults.setter
     def faults(self, faults: tuple[LinkFault, ...]) -> None:
         with _LOCK:
-            self._faults = faults
-            self._effects = {}
             held, self._clogged = self._clogged, []
             for message in held:
-                effect = self._effect_on(message)
+                link = (party_of(message.source), party_of(message.destination))
+                effect = effect_of(faults, link, traffic_of(message))
                 if effect is not None and effect.is_clogged:
                     self._clogged.append(message)
                 else:
                     self._put(message, delay_ms=0.0 if effect is None else effect.delay_ms)
+            # Last, so that no message of another thread overtakes those that were held.
+            self._faults, self._effects = faults, {}
         if self.on_change is not None:
             self.on_change()
 
@@ -261,7 +263,7 @@ class RoutedTransport:
         """Break a connection, and notify its client."""
         is_client = source in self._connections
         client, other = (source, destination) if is_client else (destination, source)
-        self._connections[client].pop(other, None)
+        self._connections.get(client, {}).pop(other, None)  # its thread may have ended it
         self._disconnect(client, other)
 
     def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:
@@ -277,9 +279,9 @@ class RoutedTransport:
 
     def deliver_late(self, message: Message) -> None:
         """Pass a message to its receiver that was given to ``deliver_later``."""
+        self.deliver(message)
         with _LOCK:
             self._late_count -= 1
-        self.deliver(message)
 
     def deliver(self, message: Message) -> None:
         """Pass a message to its receiver now."""
@@ -332,9 +334,9 @@ class SimulatedTransport(RoutedTransport):
 
     def unregister(self, address: Address) -> None:
         """Drop messages to ``address`` from now on, also those in flight."""
-        if self._faults:
-            # A message that is late by seconds must not reach the next process at this address.
-            self._keep(lambda message: message.destination != address)
+        # A message that is late by seconds must not reach the next process at this address.
+        late_ms = 0.0 if self._faults else self._clock.monotonic_ms() + MAX_DELAY_MS
+        self._keep(lambda message, due_ms: message.destination != address or due_ms <= late_ms)
         super().unregister(address)
 
     def is_lossless(self, one: Address, other: Address) -> bool:
@@ -382,11 +384,12 @@ class SimulatedTransport(RoutedTransport):
 
     def _lose(self, source: Address, destination: Address) -> None:
         link = (source, destination)
-        self._keep(lambda message: (message.source, message.destination) != link)
+        self._keep(lambda message, _: (message.source, message.destination) != link)
 
-    def _keep(self, is_kept: Callable[[Message], bool]) -> None:
-        self._clogged = [held for held in self._clogged if is_kept(held)]
-        self._in_flight = [entry for entry in self._in_flight if is_kept(entry[2])]
+    def _keep(self, is_kept: Callable[[Message, float], bool]) -> None:
+        """Drop the messages for which ``is_kept`` returns False, by when they are due."""
+        self._clogged = [held for held in self._clogged if is_kept(held, math.inf)]
+        self._in_flight = [entry for entry in self._in_flight if is_kept(entry[2], entry[0])]
         heapq.heapify(self._in_flight)
 
     def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -180,6 +181,73 @@ def test_late_messages_let_no_later_one_overtake_them() -> None:
         routed.transport.deliver_late(message)
     routed.transport.send(numbered(4))
     assert (routed.numbers(), len(late)) == ([1, 2, 3, 4], 3)
+
+
+def test_what_is_sent_while_the_last_late_message_arrives_does_not_overtake_it() -> None:
+    routed = Routed(LinkFault(links=LINK, delay_ms=100))
+    late: list[Message] = []
+    routed.transport.deliver_later = lambda message, *_: late.append(message)
+    routed.transport.send(numbered(1))
+    routed.transport.faults = ()
+
+    def receive(message: Message) -> None:
+        if message.correlation_id == 1:
+            routed.transport.send(numbered(2))  # as another thread may
+        routed.received.append(message)
+
+    routed.transport.register(TWO, receive)
+    for message in late:
+        routed.transport.deliver_late(message)
+    assert routed.numbers() == [1, 2]
+
+
+def test_what_another_thread_sends_while_a_link_is_healed_does_not_overtake_what_was_held() -> None:
+    routed = Routed(LinkFault(links=LINK, is_clogged=True))
+    routed.transport.send(numbered(1))
+    routed.transport.send(numbered(2))
+    other = threading.Thread(target=lambda: routed.transport.send(numbered(3)))
+
+    def receive(message: Message) -> None:
+        if message.correlation_id == 1:
+            other.start()
+            other.join(0.05)
+        routed.received.append(message)
+
+    routed.transport.register(TWO, receive)
+    routed.transport.heal()
+    other.join()
+    assert routed.numbers() == [1, 2, 3]
+
+
+def test_a_connection_may_end_while_a_message_on_it_is_lost() -> None:
+    class Draws(random.Random):
+        """Draws a loss, and meanwhile the client ends its connection."""
+
+        def random(self) -> float:
+            routed.transport.unregister(CLIENT)
+            return 0.0
+
+    routed = Routed(LinkFault(loss=0.5))
+    routed.transport._rng = Draws()
+    routed.transport.send(Message(TWO, CLIENT, 1, ProduceResponse({})))
+    assert routed.answers == []
+
+
+def test_a_late_message_does_not_reach_the_next_process_even_after_the_fault() -> None:
+    clock, received = VirtualClock(), list[int]()
+    transport = SimulatedTransport(clock, random.Random(0))
+    for address in (ONE, TWO):
+        transport.register(address, lambda message: received.append(message.correlation_id))
+    transport.faults = (LinkFault(links=LINK, delay_ms=1_000),)
+    transport.send(numbered(1))
+    transport.faults = ()
+    transport.send(numbered(2, TWO, ONE))
+    for address in (ONE, TWO):
+        transport.unregister(address)
+        transport.register(address, lambda message: received.append(message.correlation_id))
+    clock.advance_to(2_000)
+    transport.deliver_due()
+    assert received == [2]
 
 
 # -- faults of requests
