@@ -78,6 +78,11 @@ class Actor:
         if self.on_given is not None:
             self.on_given(self)
 
+    def continue_event(self) -> None:
+        """Let the actor continue the event that ``Scheduler.suspend`` suspended."""
+        self.waiting = False
+        self.woken()
+
     def has_events(self) -> bool:
         """Return True if an event other than a timer is queued."""
         return bool(self.inbox)
@@ -191,7 +196,7 @@ class Scheduler:
             _parent().switch()
 
     def suspend(self) -> None:
-        """Suspend the current event until another actor resets ``waiting``."""
+        """Suspend the current event until ``continue_event`` of its actor is called."""
         actor = self._current
         assert actor is not None, "only an actor can be suspended"
         actor.waiting = True
@@ -201,13 +206,9 @@ class Scheduler:
         """Suspend the current event until ``completion`` is done.
 
         ``wake`` is called with the actor, on the thread that completes ``completion``. It must make
-        the scheduler's thread call ``woken``.
+        the scheduler's thread call ``continue_event``.
         """
         actor = self._current
         assert actor is not None, "the scheduler's thread called a store outside of an event"
         completion.add_done_callback(lambda _: wake(actor))
         self.suspend()
-
-    def woken(self, actor: Actor) -> None:
-        """Mark an actor as no longer waiting for a completion."""
-        actor.waiting = False

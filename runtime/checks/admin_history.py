@@ -43,7 +43,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks import admin_model as model
-from klamm.runtime.checks.admin_model import ABSENT, TopicState
+from klamm.runtime.checks.admin_model import ABSENT, TopicState, config_text
 from klamm.runtime.checks.linearizability import (
     MAX_CONFIGURATIONS,
     GaveUp,
@@ -421,7 +421,7 @@ def _final_operations(client: KafkaZkClient, topics: Sequence[str]) -> dict[str,
         assignments = {tp.partition: one for tp, one in stored.assignment.items()}
         values = frozenset(configs.values.get(topic, {}).items())
         shown = "; ".join(f"{n}: {one}" for n, one in sorted(assignments.items()))
-        text = "".join((f"in the end the topic has {shown}", *map("{0[0]}={0[1]}".format, values)))
+        text = f"in the end the topic has {shown}{config_text(values)}"
         step = partial(model.observed, assignments=assignments, configs=values)
         steps[topic] = (text, step)
     return {topic: step for topic, step in steps.items() if topic not in deleting}

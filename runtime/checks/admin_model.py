@@ -67,7 +67,7 @@ class TopicState(NamedTuple):
             origin = "?" if partition.origin is None else _text(partition.origin)
             moving = "" if partition.target is None else f" to {_text(partition.target)}"
             shown.append(f"{number}: {origin}{moving}")
-        configs = "".join(f", {name}={value}" for name, value in sorted(self.configs))
+        configs = config_text(self.configs)
         return f"{self.phase.value}" + (f" ({'; '.join(shown)}{configs})" if shown else configs)
 
     def with_partition(self, number: int, partition: PartitionModel) -> TopicState:
@@ -300,6 +300,11 @@ def _servable(state: TopicState, number: int) -> Iterator[PartitionModel]:
 
 def _completed(one: PartitionModel) -> PartitionModel:
     return one if one.target is None else one._replace(origin=one.target, target=None)
+
+
+def config_text(configs: Configs) -> str:
+    """Return config overrides in words, to be appended to other words."""
+    return "".join(f", {name}={value}" for name, value in sorted(configs))
 
 
 def _text(replicas: Replicas) -> str:

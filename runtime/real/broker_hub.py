@@ -135,9 +135,7 @@ class BrokerHub:
         """Suspend the current event until ``completion`` is done.
 
         The brokers' stores wait for results with this method."""
-        self._scheduler.wait(
-            completion, lambda actor: self.soon(lambda: self._scheduler.woken(actor))
-        )
+        self._scheduler.wait(completion, lambda actor: self.soon(actor.continue_event))
 
     @property
     def is_idle(self) -> bool:

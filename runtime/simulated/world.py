@@ -77,7 +77,7 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         self.connections = CertainConnections(transport.is_lossless, transport.disconnect_at_once)
         self.transport.on_change = self._on_network_change
         self._zookeeper_links = ZooKeeperLinks(
-            self.transport, self.server, self.scheduler, self.clock, self._agenda.recheck
+            self.transport, self.server, self.scheduler, self.clock
         )
         self.add_actor(self._zookeeper_links)
         self._connect(Bandwidth(self.copying))
@@ -282,7 +282,7 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
             actor = self.scheduler.actors.get(Address(role, broker_id))
             if actor is not None:
                 actor.paused = paused
-                self._agenda.recheck(actor)
+                actor.woken()
 
 
 class SessionFault(NamedTuple):

@@ -8,7 +8,6 @@ notice the expiry before it reaches ZooKeeper again.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from functools import partial
 
 from klamm.cluster.protocols import Clock
@@ -23,9 +22,7 @@ ADDRESS = Address("zookeeper", 0)
 
 
 class ZooKeeperLinks(Actor):
-    """Actor that delivers what is late on links with ZooKeeper.
-
-    ``recheck`` is called with an actor that may have become runnable."""
+    """Actor that delivers what is late on links with ZooKeeper."""
 
     is_shared = True
 
@@ -35,7 +32,6 @@ class ZooKeeperLinks(Actor):
         server: MemoryServer,
         scheduler: Scheduler,
         clock: Clock,
-        recheck: Callable[[Actor], None],
     ) -> None:
         super().__init__(ADDRESS)
         self._transport = transport
@@ -43,7 +39,6 @@ class ZooKeeperLinks(Actor):
         server.on_lagging = self.woken
         self._scheduler = scheduler
         self._clock = clock
-        self._recheck = recheck
         self._stores: dict[int, MemoryStore] = {}
         self._late: list[tuple[float, int, int | Actor]] = []
         self._count = 0
@@ -111,7 +106,7 @@ class ZooKeeperLinks(Actor):
         while self._late and self._late[0][0] <= now_ms:
             _, _, due = heapq.heappop(self._late)
             if isinstance(due, Actor):
-                self._wake(due)
+                due.continue_event()
             elif due in self._stores:
                 self._stores[due].deliver_due(now_ms)
 
@@ -129,8 +124,4 @@ class ZooKeeperLinks(Actor):
             for role in ("broker", "controller"):
                 actor = self._scheduler.actors.get(Address(role, broker_id))
                 if actor is not None:
-                    self._wake(actor)
-
-    def _wake(self, actor: Actor) -> None:
-        actor.waiting = False
-        self._recheck(actor)
+                    actor.continue_event()

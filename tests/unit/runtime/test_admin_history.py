@@ -321,9 +321,11 @@ def test_what_a_tool_writes_is_an_operation() -> None:
     history.history.altered_configs(history.history.call(), "t", {"a": "1"})
     assert history.found() == []
     # What another session writes is none of it.
-    KafkaZkClient(history.store).set_data(config.path, ConfigEntityZNode.encode({"a": "2"}))
+    configs = {f"c{n}": "2" for n in range(9)}
+    KafkaZkClient(history.store).set_data(config.path, ConfigEntityZNode.encode(configs))
     (told,) = history.found()
-    assert told == f"topic t: in the end the topic has 0: {MOVED[T0]}; 1: {WHOLE[T1]}a=2"
+    listed = "".join(f", {name}=2" for name in configs)
+    assert told == f"topic t: in the end the topic has 0: {MOVED[T0]}; 1: {WHOLE[T1]}{listed}"
 
 
 def test_a_topic_queued_for_deletion_has_no_end() -> None:
