@@ -148,7 +148,8 @@ class BrokerActor(Actor):
         else:
             self._node.broker.on_timer()
         self._maybe_halt()
-        if self._is_shutting_down and self._node.broker.controlled_shutdown.is_over:
+        is_over = self._is_shutting_down and self._node.broker.controlled_shutdown.is_over
+        if is_over and not self.stopped:
             self._is_shutting_down = False
             self._on_shut_down(self._node.id)
 

@@ -265,3 +265,39 @@ def test_a_machine_whose_disk_fails_can_lose_power() -> None:
     )
     verdict, _ = run(drill)
     assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
+
+
+def test_a_broker_whose_disk_fails_in_the_event_that_ends_its_shutdown_ends_once() -> None:
+    drill = parse_drill(
+        """\
+drill: d
+about: Both timers are due when the broker resumes.
+checks: false
+cluster:
+  controllers: [0]
+  segments: true
+  session_timeout: 60s
+  config:
+    controlled.shutdown.max.retries: 1
+    controlled.shutdown.retry.backoff.ms: 1000
+    replica.high.watermark.checkpoint.interval.ms: 35000
+    replica.lag.time.max.ms: 100000
+  topics:
+    t: [[0, 1]]
+steps:
+  - {produce: {t-0: 10}, until: {acknowledged: {t-0: 10}}}
+  - pause: 0
+  - stop: 1
+  - wait: 30500ms
+  - fail_disk: {broker: 1, kind: eio}
+  - pause: 1
+  - wait: 10s
+  - resume: 1
+  - wait: 1s
+""",
+        "d.yaml",
+    )
+    world = drill.simulated_world(NO_QUIRKS, 0)
+    *_, verdict = play(drill, SimulatedDriver(world))
+    assert isinstance(verdict, Verdict)
+    assert (verdict.failures, sorted(world.nodes)) == ((), [0, 2])
