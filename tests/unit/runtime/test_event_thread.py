@@ -62,6 +62,7 @@ def test_a_timer_that_is_centuries_away_does_not_end_the_thread(
         for _ in range(2):
             controller.on_candidacy_changed()
             wait_until(lambda: not controller.events.has_work())
+        assert thread._thread.is_alive()
     finally:
         thread.kill()
 
