@@ -197,6 +197,8 @@ class ScriptedCluster(Actions):
             if word not in ACTIONS:
                 hint = suggestion(word, ACTIONS, "klamm drill schema describes all actions")
                 raise UsageError("not an action of drills", hint=hint)
+            if arguments and value is not None:
+                raise UsageError("give either a value or named arguments")
         given = {name: given for name, given in arguments.items() if given is not None}
         self._step(word, {word: given or value})
 
@@ -232,7 +234,7 @@ class ScriptedCluster(Actions):
                 raise UsageError(
                     "replicas is given with a number of partitions or replicas", hint=hint
                 )
-        count = 1 if partitions is None else partitions
+            count = whole_number("partitions", 1 if partitions is None else partitions, 1)
         command = ["topics", "--zookeeper", "{zk}", "--create", "--topic", topic]
         if replicas is None:
             factor = 1 if replication_factor is None else replication_factor
@@ -321,6 +323,8 @@ class ScriptedCluster(Actions):
             return
         with self._errors("until"):
             check_function(condition)
+            if conditions:
+                raise UsageError("give either a function or conditions by name")
             (wait,) = self._compiled("until", {"wait": within}).actions
             assert isinstance(wait, Wait)
             if not self._running.driver.run_until(condition, wait.duration_ms):

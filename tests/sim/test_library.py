@@ -206,6 +206,15 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
             "create_topic: the topic was created, but u-1 has no leader after 30s: broker 2 is "
             "not registered",
         ),
+        (
+            lambda c: c.until(lambda: True, leader={"t-0": 2}),
+            "until: give either a function or conditions by name",
+        ),
+        (lambda c: c.act("cut", 1, to=2), "cut: give either a value or named arguments"),
+        (
+            lambda c: c.create_topic("u", partitions="3"),
+            "create_topic: partitions must be a whole number from 1 on, not '3'",
+        ),
         (lambda c: c.act("kil", 1), "kil: not an action of drills\nhint: did you mean kill?"),
     ],
 )
