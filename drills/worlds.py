@@ -132,9 +132,8 @@ class Worlds:
                 stack.callback(write_journal, journal, out)
                 segments = None if spec.segments is None else out / spec.segments
                 placed = replace(spec, zookeeper_security=self._security, segments=segments)
-                driver = RealDriver(RealCluster(placed, chroot, journal), journal, ensemble)
-                stack.callback(driver.close)
-                yield driver
+                real = stack.enter_context(RealCluster(placed, chroot, journal))
+                yield RealDriver(real, journal, ensemble)
             else:
                 world = SimulatedWorld(spec, has_memory_disk=True)
                 stack.callback(write_journal, world.journal, out)

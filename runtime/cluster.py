@@ -50,7 +50,7 @@ class Disks(Protocol):
 class Cluster(Protocol):
     """A cluster of brokers and controllers, with its disks.
 
-    Unless noted otherwise, an action on a broker that is not running raises UsageError."""
+    Unless noted otherwise, an action on a broker that is not running raises WrongState."""
 
     @property
     def spec(self) -> ClusterSpec:
@@ -107,7 +107,7 @@ class Cluster(Protocol):
         ...
 
     def start(self, broker_id: int) -> None:
-        """Start a broker. Raises UsageError if the broker is already running."""
+        """Start a broker. Raises WrongState if the broker is already running."""
         ...
 
     def begin_start_all(self) -> None:
@@ -125,6 +125,12 @@ class Cluster(Protocol):
 
         If ``loses_unflushed``, its machine crashes as well: the logs lose their unflushed data.
         """
+        ...
+
+    def kill_all(self) -> None:
+        """Kill the process of the whole cluster.
+
+        ZooKeeper, the disks and the clients survive."""
         ...
 
     def shut_down(self, broker_id: int) -> None:

@@ -88,6 +88,7 @@ class NodeHost(Generic[R]):
             spec, self.log_stores, self.copying, journal, self._send_event, self._call
         )
         self._post = post
+        self._transport = transport
         self._incarnations = 0
 
     def running(self, broker_id: int) -> R:
@@ -113,6 +114,20 @@ class NodeHost(Generic[R]):
         self.running(broker_id)
         self.disks.paths(broker_id, path)
         self._send_event(broker_id, LogDirFailed(path))
+
+    def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
+        """Kill a broker. Raises WrongState if the broker is not running."""
+        raise NotImplementedError
+
+    def kill_all(self) -> None:
+        """Kill the process of the whole cluster: every node, with all in-memory logs.
+
+        This also ends network faults. ZooKeeper, the disks and the clients survive."""
+        for broker_id in tuple(self.nodes):
+            with contextlib.suppress(WrongState):  # it has failed in the meantime
+                self.kill(broker_id)
+        self.log_stores.end_process()
+        self._transport.heal()
 
     # -- inspection
 

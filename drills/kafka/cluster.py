@@ -247,6 +247,11 @@ class KafkaCluster(LiveHost):
         """Kill a broker (SIGKILL). Its session expires after the session timeout."""
         self._running(broker_id).end()
 
+    def kill_all(self) -> None:
+        """Kill all running brokers."""
+        for broker_id in tuple(self.nodes):
+            self.kill(broker_id)
+
     def shut_down(self, broker_id: int) -> None:
         """Begin a controlled shutdown (SIGTERM), without waiting for its end."""
         self._running(broker_id).begin_stop()

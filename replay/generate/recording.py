@@ -121,7 +121,7 @@ class GeneratedRecording:
         The first broker becomes the controller before the others are started, and finds most
         partitions without a live leader.
         """
-        self._driver.kill_all()
+        self._driver.cluster.kill_all()
         self._driver.run_for(_DOWN_MS)
         cluster = self._driver.cluster
         first, *others = self._rng.sample(cluster.spec.broker_ids, self._brokers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from klamm.brokers.clients.batches import Counted, Payload
@@ -19,17 +19,9 @@ from klamm.brokers.clients.producer import Producer
 from klamm.brokers.logs.records import Record
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.errors import KlammError, RequestTimedOut
-from klamm.cluster.requests import (
-    NO_CORRELATION_ID,
-    Address,
-    Disconnected,
-    Message,
-    Request,
-    Response,
-)
+from klamm.cluster.requests import Address, Request, Response
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.clients import Finding, check_clients, check_leader, lost_offsets
-from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import brokers_of, leader_of
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
 from klamm.runtime.transport import RequestClient
@@ -131,24 +123,6 @@ class ScenarioClients:
 
     def _new_address(self) -> Address:
         return Address("client", _FIRST_ADDED_ID + len(self._added) + len(self._readers))
-
-    def reconnect(self, broker_ids: Iterable[int]) -> None:
-        """Connect the clients to the cluster's new process, and close their old connections."""
-        if not self._has_begun:
-            return
-        readers = self._readers.values()
-        clients: tuple[Client, ...] = (self._producer, self._consumer, *self._added, *readers)
-        for client in clients:
-            self._host.add_client(client)
-
-        def lose(now_ms: float) -> None:
-            for client in clients:
-                for broker_id in broker_ids:
-                    gone = Address("broker", broker_id)
-                    lost = Message(gone, client.address, NO_CORRELATION_ID, Disconnected())
-                    client.receive(lost, now_ms)
-
-        self._host.call_client(lose)
 
     def _end_of(self, tp: TopicPartition) -> int:
         """Return a partition's log end offset. The consumer starts there, after preloading."""

@@ -26,7 +26,6 @@ T = TypeVar("T")
 class ScenarioDriver:
     """A cluster that a scenario changes and inspects.
 
-    - ``cluster``: in the real world, ``kill_all`` replaces it with a new one.
     - ``agreement``: what holds if ``disagreements_with_zookeeper`` finds nothing.
     - ``unobservable``: the kinds of conditions that this cluster does not show.
     - ``operator``: client for admin requests to the controller or a broker.
@@ -72,13 +71,6 @@ class ScenarioDriver:
     def steps_run(self) -> int:
         """Number of steps that the simulated world has run. Raises UsageError in the real world."""
         raise NotImplementedError
-
-    def kill_all(self) -> None:
-        """Kill the process of the whole cluster.
-
-        ZooKeeper, the disks and the scenario's clients survive."""
-        for broker_id in list(self.cluster.nodes):
-            self.cluster.kill(broker_id)
 
     def add_client(self, client: Client) -> None:
         """Add a producer or consumer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from klamm.cluster.journal import JournalRow
@@ -31,28 +30,11 @@ class RealDriver(LiveDriver[RealCluster]):
         super().__init__(cluster, has_files=cluster.spec.segments is not None)
         self.ensemble = ensemble
         self._journal = journal
-        self._incarnation = 0
 
     @property
     def rows(self) -> Sequence[JournalRow]:
         """All journal rows of the cluster so far."""
         return self._journal.rows
-
-    def kill_all(self) -> None:
-        """Stop the cluster like a killed process: sessions expire and in-memory logs are lost.
-
-        It is replaced by a new cluster in which no broker is running yet."""
-        super().kill_all()
-        old = self.cluster
-        old.close()
-        self._incarnation += 1
-        spec = replace(old.spec, seed=hash((old.spec.seed, self._incarnation)))
-        self.cluster = RealCluster(spec, old.connect_string, self._journal)
-        self.clients.reconnect(old.spec.broker_ids)
-
-    def close(self) -> None:
-        """Close the current cluster; idempotent."""
-        self.cluster.close()
 
     def quiesce(self) -> None:
         """Wait until the cluster has been idle for a short time."""

@@ -110,7 +110,7 @@ class ScenarioRunner:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster. In the real world, it is replaced when the whole cluster is restarted."""
+        """The cluster."""
         return self.driver.cluster
 
     @property

@@ -71,10 +71,6 @@ class SimulatedDriver(ScenarioDriver):
         """Number of steps that the simulated world has run."""
         return self.cluster.steps_run
 
-    def kill_all(self) -> None:
-        """Kill every node at once."""
-        self.cluster.kill_all()
-
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Start a producer with constant rates, in records per second for each partition."""
         rates = {tp: Rate(rate, RECORD_BYTES) for tp, rate in records_per_s.items()}

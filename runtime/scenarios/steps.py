@@ -151,7 +151,7 @@ class KillAll(Action, frozen=True):
 
     def act(self, run: ScenarioRunner) -> None:
         running = tuple(run.cluster.nodes)
-        run.driver.kill_all()
+        run.cluster.kill_all()
         for broker_id in running:
             run.note_state(broker_id, self.LEAVES)
 

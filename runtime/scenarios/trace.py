@@ -135,8 +135,11 @@ class RunTrace:
         self._rows_seen = 0
         self._seen: object = None
         self._may_have_acted = False
-        self._cluster: Cluster | None = None
-        self._attach(driver.cluster)
+        self._cluster = driver.cluster
+        self._cluster.transport.add_tap(self._on_message)
+        self._cluster.request_taps.append(self._on_request)
+        if isinstance(self._cluster, SimulatedWorld):
+            self._cluster.server.commit_taps.append(self._on_commit)
         driver.turns.observers.append(self.observe)
         driver.turns.step_taps.append(self._on_step)
 
@@ -152,9 +155,7 @@ class RunTrace:
 
     def observe(self) -> None:
         """Record the states of brokers that have changed."""
-        cluster = self._driver.cluster
-        if cluster is not self._cluster:
-            self._attach(cluster)
+        cluster = self._cluster
         paused, nodes = cluster.paused_broker_ids, cluster.nodes
         seen = self._driver.zookeeper_changes, tuple(nodes), paused
         if seen == self._seen and not self._may_have_acted:
@@ -192,13 +193,6 @@ class RunTrace:
                 tp = TopicPartition(row.topic, row.partition)
                 self._add_leadership(tp, Leadership(at_ms, row.leader, row.isr or ()))
         self._rows_seen = len(rows)
-
-    def _attach(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        cluster.transport.add_tap(self._on_message)
-        cluster.request_taps.append(self._on_request)
-        if isinstance(cluster, SimulatedWorld):
-            cluster.server.commit_taps.append(self._on_commit)
 
     def _add(self, event: TraceEvent) -> None:
         self.count += 1

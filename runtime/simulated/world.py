@@ -194,15 +194,6 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         self.running(broker_id)
         self._send_event(broker_id, ShutDown())
 
-    def kill_all(self) -> None:
-        """Kill the process of the whole cluster: every node, with all in-memory logs.
-
-        This also ends network faults. ZooKeeper and the disks survive."""
-        for broker_id in tuple(self.nodes):
-            self.kill(broker_id)
-        self.log_stores.end_process()
-        self.transport.heal()
-
     def pause(self, broker_id: int) -> None:
         """Freeze a node, as in a long garbage collection pause: it sends no heartbeats."""
         self.server.disconnect(self.running(broker_id).store.session_id, notify=False)

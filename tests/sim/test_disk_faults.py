@@ -21,9 +21,15 @@ from klamm.drills.library import named_drill
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.drills.values import Drill
 from klamm.runtime.clock import VirtualClock
+from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import simulated_disk
+from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.real_driver import RealDriver
+from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import KillAll, Step
 from tests.sim.worlds import active_controller
 
 SEEDS = range(6)
@@ -239,6 +245,22 @@ def test_logs_in_memory_end_with_their_process() -> None:
     verdict, _ = run(msgspec.structs.replace(drill, cluster=cluster))
     assert verdict.outcome is Outcome.UNSAFE
     assert "acknowledged" in verdict.failures[0].seen
+
+
+def test_faults_of_machines_outlive_the_process_of_a_real_cluster(chroot: str) -> None:
+    journal = MemoryJournal()
+    with RealCluster(ClusterSpec(broker_ids=(0,)), chroot, journal) as cluster:
+        driver = RealDriver(cluster, journal)
+        cluster.start(0)
+        cluster.clocks[0].skew_ms = 5_000
+        cluster.disks.slow(0, None, 1_000)
+        cluster.disks.fail_journal(DiskFault(FaultKind.ENOSPC))
+        faults = cluster.disks.describe()
+        ScenarioRunner(driver).run_step(Step("killed", (KillAll(),)))
+        killed = driver.cluster
+        assert (len(killed.nodes), killed.clocks[0].skew_ms) == (0, 5_000)
+        assert len(faults) == 2
+        assert killed.disks.describe() == faults
 
 
 def test_a_restart_of_the_cluster_that_finds_a_running_broker_starts_no_other() -> None:

@@ -1,10 +1,7 @@
-"""The producers and consumers of a scenario: what they count, and how they are connected again."""
+"""The producers and consumers of a scenario: what they count, and where they begin to read."""
 
 from __future__ import annotations
 
-from klamm.brokers.clients.config import ProducerConfig
-from klamm.brokers.clients.consumer import Consumer
-from klamm.brokers.clients.producer import Producer
 from klamm.cluster.types import TopicPartition
 from klamm.runtime import network_actions
 from klamm.runtime.preloading import preload_replicas
@@ -48,21 +45,3 @@ def test_a_consumer_starts_at_the_longest_log_when_the_producer_begins() -> None
         driver.clients.produce(tp, 1)
     consumer = driver.clients._consumer
     assert (consumer.position(T0), consumer.position(unknown)) == (7, None)
-
-
-def test_clients_are_connected_again_to_the_next_process_of_the_cluster() -> None:
-    driver = a_topic()
-    clients, actors = driver.clients, driver.cluster.scheduler.actors
-    clients.reconnect([0])
-    assert not [address for address in actors if address.role == "client"]
-    clients.produce(T0, 1)
-    added, reader = clients.add_producer(ProducerConfig(acks=-1)), clients.reader(T1)
-    everyone: list[Producer | Consumer] = [clients._producer, clients._consumer, added, reader]
-    driver.run_for(1_000)
-    before = [actors[one.address] for one in everyone]
-    clients.reconnect([0, 2])
-    now_ms = driver.elapsed_ms
-    for one, actor in zip(everyone, before, strict=True):
-        assert actors[one.address] is not actor
-        waits = [one.network.ready_ms(broker_id) > now_ms for broker_id in (0, 1, 2)]
-        assert waits == [True, False, True]

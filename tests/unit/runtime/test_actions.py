@@ -506,7 +506,7 @@ def test_a_killed_cluster_that_does_not_come_up_again(
 
 def test_all_brokers_of_a_killed_process_are_killed(run: Run) -> None:
     run.cluster.nodes = {2: None, 0: None}
-    run.driver.kill_all = run.cluster.nodes.clear
+    run.cluster.kill_all = run.cluster.nodes.clear
     act(KillAll(), run)
     assert not run.cluster.nodes
     assert run.made == [("note_state", 2, "killed"), ("note_state", 0, "killed")]
