@@ -11,11 +11,9 @@ from collections.abc import Callable
 from klamm.brokers.config import BrokerConfig
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
+from klamm.cluster.protocols import SendRequest
 from klamm.cluster.requests import Address, ControlledShutdownRequest, ControlledShutdownResponse
 from klamm.cluster.types import TopicPartition
-
-Send = Callable[[Address, ControlledShutdownRequest], int]
-"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class ControlledShutdownRequests:
@@ -35,7 +33,7 @@ class ControlledShutdownRequests:
         broker_id: int,
         config: BrokerConfig,
         find_controller: Callable[[], int | None],
-        send: Send,
+        send: SendRequest,
     ) -> None:
         self._broker_id = broker_id
         self._config = config

@@ -14,7 +14,7 @@ from klamm.brokers.leaders.leader_replicas import LeaderReplicas
 from klamm.brokers.log_configs import TopicLogConfigs
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.producer_id_manager import ProducerIdManager
-from klamm.brokers.replica_manager import ReplicaManager
+from klamm.brokers.replica_manager import ReplicaManager, refuse_all
 from klamm.brokers.topic_creation import TopicCreation
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.api_errors import Errors
@@ -63,8 +63,10 @@ class ControlApis:
         # The controller may learn of a registration before the broker, so a higher epoch is valid.
         is_stale = NO_BROKER_EPOCH != request.broker_epoch < broker_epoch
         match request:
+            case LeaderAndIsrRequest() if is_stale:
+                return refuse_all(request, Errors.STALE_BROKER_EPOCH)
             case LeaderAndIsrRequest():
-                return _refuse(request) if is_stale else self._on_leader_and_isr(request)
+                return self._on_leader_and_isr(request)
             case StopReplicaRequest() if is_stale:
                 return StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
             case StopReplicaRequest():
@@ -90,12 +92,6 @@ class ControlApis:
             if returned := now_alive - alive.keys():
                 leaders.on_brokers_alive(returned, self._clock.monotonic_ms())
         return response
-
-
-def _refuse(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    named = (state.topic_partition for state in request.partition_states)
-    stale = Errors.STALE_BROKER_EPOCH
-    return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
 
 
 class ClientApis:

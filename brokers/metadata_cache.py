@@ -32,26 +32,23 @@ class MetadataCache:
         self.controller_id: int | None = None
         self.controller_epoch = 0
 
-    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Apply an UpdateMetadata request; return the partitions that it deletes (leader -2)."""
+    def update(self, request: UpdateMetadataRequest) -> None:
+        """Apply an UpdateMetadata request."""
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
         self.controller_epoch = request.controller_epoch
         self.alive_brokers = {broker.id: broker for broker in request.live_brokers}
         self._topic_ids.update(request.topic_ids)
-        deleted: list[TopicPartition] = []
         states = self._states
         counts = self._partition_counts
         for state in request.partition_states:
             partition = state.topic_partition
             if state.leader == LEADER_DURING_DELETE:
-                deleted.append(partition)
                 self._remove(partition)
                 continue
             if partition not in states:
                 topic = partition.topic
                 counts[topic] = counts.get(topic, 0) + 1
             states[partition] = state
-        return deleted
 
     def _remove(self, partition: TopicPartition) -> None:
         if self._states.pop(partition, None) is None:

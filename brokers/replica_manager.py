@@ -51,6 +51,12 @@ from klamm.cluster.types import (
 _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 
 
+def refuse_all(request: LeaderAndIsrRequest, error: Errors) -> LeaderAndIsrResponse:
+    """Return a response with the same error for the request and each of its partitions."""
+    named = (state.topic_partition for state in request.partition_states)
+    return LeaderAndIsrResponse(error, dict.fromkeys(named, error))
+
+
 class ReplicaManager:
     """Manages the replicas that one broker hosts.
 
@@ -124,9 +130,7 @@ class ReplicaManager:
         ``now_ms`` is in monotonic milliseconds, ``wall_ms`` in milliseconds since the Unix epoch.
         """
         if request.controller_epoch < self.controller_epoch:
-            named = (state.topic_partition for state in request.partition_states)
-            stale = Errors.STALE_CONTROLLER_EPOCH
-            return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
+            return refuse_all(request, Errors.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
         errors: dict[TopicPartition, Errors] = {}
         to_be_leader: _States = []

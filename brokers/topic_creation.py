@@ -7,7 +7,7 @@ themselves; klamm's ask the controller, as Kafka's do when they forward requests
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from klamm.brokers.config import BrokerConfig
@@ -15,6 +15,7 @@ from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.topic_metadata import error_of_missing
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
+from klamm.cluster.protocols import SendRequest
 from klamm.cluster.requests import (
     Address,
     CreatableTopic,
@@ -24,8 +25,6 @@ from klamm.cluster.requests import (
 from klamm.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 logger = logging.getLogger(__name__)
-
-Send = Callable[[Address, CreateTopicsRequest], int]
 
 _TIMEOUT_MS: Final = 0
 """The controller does not wait until the new partitions have leaders: it answers with a timeout."""
@@ -41,7 +40,7 @@ class _Creation(NamedTuple):
 class TopicCreation:
     """Sends CreateTopics requests to the controller, at most one at a time for each topic."""
 
-    def __init__(self, config: BrokerConfig, cache: MetadataCache, send: Send) -> None:
+    def __init__(self, config: BrokerConfig, cache: MetadataCache, send: SendRequest) -> None:
         self._config = config
         self._cache = cache
         self._send = send

@@ -6,12 +6,15 @@ runtime/ and brokers/ implement all of the interfaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.requests import Message
+from klamm.cluster.requests import Address, Message, Request
 from klamm.cluster.types import TopicPartition
+
+SendRequest = Callable[[Address, Request], int]
+"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class Clock(Protocol):

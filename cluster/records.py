@@ -19,6 +19,11 @@ NO_SEQUENCE: Final = -1
 SEQUENCE_MAX: Final = 2**31 - 1
 
 
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Return a later sequence number of a producer. Numbers wrap from 2^31 - 1 to 0."""
+    return (sequence + increment) % (SEQUENCE_MAX + 1)
+
+
 class Stretch(NamedTuple):
     """Offset range, ``start`` to ``end`` (exclusive), of records in the same leader epoch."""
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.wire.config import InterBrokerConfig
-from klamm.wire.listener_security import load_keystore, read_users
+from klamm.wire.listener_security import load_keystore, read_users, reason_of
 from klamm.zk.security import unusable_files
 from klamm.zk.znodes.brokers import uses_sasl, uses_tls
 
@@ -98,17 +98,13 @@ def tls_failure(error: ssl.SSLError) -> EnvironmentProblem:
         return EnvironmentProblem(
             f"its certificate is not valid: {error.verify_message}", hint=_CERTIFICATE_HINT
         )
-    text = _reason(error)
+    text = reason_of(error)
     return EnvironmentProblem(
         f"TLS failed: {text}",
         hint="the broker refused klamm's certificate, ssl.keystore.location; see the broker's log"
         if "alert" in text
         else None,
     )
-
-
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
 
 
 def check_own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
@@ -134,7 +130,7 @@ def check_own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, host: 
     except ssl.SSLError as error:
         raise UsageError(
             f"TLS with the files of ssl.keystore.location and ssl.truststore.location fails: "
-            f"{_reason(error)}"
+            f"{reason_of(error)}"
         ) from error
 
 

@@ -134,12 +134,17 @@ class TlsHandshakeFailed(Exception):
     """A client did not complete the TLS handshake. The text is the reason."""
 
 
+def reason_of(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason for an error, in words."""
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
 def handshake_failed(error: Exception) -> TlsHandshakeFailed:
     """Return the error to raise for an error of asyncio in a TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the client's certificate is not valid: {error.verify_message}"
     elif isinstance(error, ssl.SSLError):
-        text = (error.reason or str(error)).replace("_", " ").lower()
+        text = reason_of(error)
         if error.reason in _NOT_TLS:
             text = "the client does not speak TLS"
     else:

@@ -17,9 +17,9 @@ from klamm.cluster.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    SEQUENCE_MAX,
     CountedBatch,
     Produced,
+    increment_sequence,
 )
 from klamm.cluster.types import TopicPartition
 
@@ -84,7 +84,7 @@ class Batch(msgspec.Struct, eq=False):
     @property
     def next_sequence(self) -> int:
         """The sequence number of the record that follows this batch."""
-        return (self.base_sequence + self.record_count) % (SEQUENCE_MAX + 1)
+        return increment_sequence(self.base_sequence, self.record_count)
 
     def produced(self, compression: str) -> Produced:
         """Encode the batch for a Produce request."""
@@ -132,7 +132,7 @@ class PartitionBatches(msgspec.Struct, eq=False):
 
     def is_next_sequence(self, sequence: int) -> bool:
         """Return True if ``sequence`` follows the last acknowledged sequence number."""
-        return sequence == (self.acked_sequence + 1) % (SEQUENCE_MAX + 1)
+        return sequence == increment_sequence(self.acked_sequence, 1)
 
     def begin_at(self, producer: ProducerIdAndEpoch) -> None:
         """Renumber all tracked batches from sequence number 0, with a new producer id or epoch."""

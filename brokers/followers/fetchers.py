@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.constant_rate.constant_rates import ConstantRates
@@ -26,13 +26,11 @@ from klamm.cluster.data_requests import (
     FetchRequest,
     FetchResponse,
 )
+from klamm.cluster.protocols import SendRequest
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-Send = Callable[[Address, FetchRequest], int]
-"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class _Fetcher:
@@ -74,7 +72,7 @@ class ReplicaFetcherManager:
         self,
         broker_id: int,
         config: BrokerConfig,
-        send: Send,
+        send: SendRequest,
         on_log_error: OnLogError,
         rates: ConstantRates,
         log_journal: LogJournal | None = None,

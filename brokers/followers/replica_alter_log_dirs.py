@@ -31,7 +31,7 @@ from klamm.brokers.logs.log_manager import LogManager
 from klamm.brokers.logs.record_parts import first_part
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
-from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import absolute, string_hash
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.records import Records, size_of
 from klamm.cluster.timers import earliest
@@ -72,18 +72,15 @@ class _Thread:
         self.remove(partition)
         insort(self.ready, partition)
 
-    def remove(self, partition: TopicPartition) -> bool:
-        """Stop copying a partition; return False if the partition was neither queued nor copied."""
+    def remove(self, partition: TopicPartition) -> None:
+        """Stop copying a partition, if it is queued or copied."""
         if self.in_progress == partition:
             self.in_progress = None
             self.forget_chunk()
-        if self.delayed.pop(partition, None) is not None:
-            return True
+        self.delayed.pop(partition, None)
         place = bisect_left(self.ready, partition)
-        if self.ready[place : place + 1] != [partition]:
-            return False
-        del self.ready[place]
-        return True
+        if self.ready[place : place + 1] == [partition]:
+            del self.ready[place]
 
     def delay(self, partition: TopicPartition, until_ms: float) -> None:
         """Retry a partition at ``until_ms``, and copy other partitions until then."""
@@ -217,8 +214,6 @@ class ReplicaAlterLogDirsManager:
 
         Return None if there is nothing to copy.
         """
-        if not self._threads:
-            return None
         return earliest([thread.next_due_ms() for thread in self._threads])
 
     def on_timer(self, now_ms: float, wall_ms: int) -> bool:
@@ -313,13 +308,9 @@ class ReplicaAlterLogDirsManager:
         self.failed[partition] = None
 
     def _thread_of(self, partition: TopicPartition) -> _Thread:
-        """Return the thread that Kafka's AbstractFetcherManager.getFetcherId selects.
-
-        The hash is computed with 32-bit overflow, like Java's ints.
-        """
-        number = (31 * string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
-        absolute = min(number, (1 << 32) - number) & 0x7FFFFFFF
-        return self._threads[absolute % len(self._threads)]
+        """Return the thread that Kafka's AbstractFetcherManager.getFetcherId selects."""
+        code = absolute(31 * string_hash(partition.topic) + partition.partition)
+        return self._threads[code % len(self._threads)]
 
 
 def _take_chunk(thread: _Thread, records: Records) -> Records | None:

@@ -46,7 +46,7 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import absolute, string_hash
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Message
 from klamm.cluster.topic_names import OFFSETS_TOPIC
@@ -59,9 +59,7 @@ _EXPIRY: Final = ("expiry",)
 
 def partition_for(group_id: str, num_partitions: int) -> int:
     """Return the partition of ``__consumer_offsets`` that stores a group."""
-    code = string_hash(group_id)
-    signed = code - 2**32 if code >= 2**31 else code
-    return (0 if signed == -(2**31) else abs(signed)) % num_partitions
+    return absolute(string_hash(group_id)) % num_partitions
 
 
 class GroupCoordinator:

@@ -6,18 +6,14 @@ kafka.server.DefaultAlterIsrManager and the retries of BrokerToControllerChannel
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.protocols import SendRequest
 from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-
-Send = Callable[[Address, AlterIsrRequest], int]
-"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class AlterIsrResult(msgspec.Struct, frozen=True):
@@ -40,7 +36,7 @@ class AlterIsrManager:
     """Queues ISR proposals and sends them to the controller in AlterIsr requests."""
 
     def __init__(
-        self, broker_id: int, config: BrokerConfig, metadata_cache: MetadataCache, send: Send
+        self, broker_id: int, config: BrokerConfig, metadata_cache: MetadataCache, send: SendRequest
     ) -> None:
         self._broker_id = broker_id
         self._config = config

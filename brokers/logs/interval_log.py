@@ -42,7 +42,7 @@ from klamm.brokers.logs.intervals import (
 )
 from klamm.brokers.logs.leader_epoch_cache import EpochEntries
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
+from klamm.brokers.logs.producer_state import ProducerStates
 from klamm.brokers.logs.replica_log import Appended
 from klamm.brokers.logs.retention import count_deletable, next_expiry_ms
 from klamm.brokers.logs.validation import check_timestamp, counted_batch_of
@@ -56,6 +56,7 @@ from klamm.cluster.records import (
     ProducerBatch,
     Records,
     TimestampOffset,
+    increment_sequence,
 )
 
 _NO_RECORDS: Final = IntervalRecords(())
@@ -136,7 +137,7 @@ class IntervalLog(msgspec.Struct, gc=False):
                 produced.producer_id,
                 produced.producer_epoch,
                 produced.base_sequence,
-                last_sequence(produced.base_sequence, produced.record_count),
+                increment_sequence(produced.base_sequence, produced.record_count - 1),
                 first,
                 end - 1,
                 timestamp_ms,

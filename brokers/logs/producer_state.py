@@ -11,14 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from klamm.brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
-from klamm.cluster.records import SEQUENCE_MAX, ProducerBatch
+from klamm.cluster.records import ProducerBatch, increment_sequence
 
 BATCHES_KEPT: Final = 5
-
-
-def last_sequence(base_sequence: int, record_count: int) -> int:
-    """Return the sequence number of a batch's last record. Numbers wrap from 2^31 - 1 to 0."""
-    return (base_sequence + record_count - 1) % (SEQUENCE_MAX + 1)
 
 
 class ProducerStates:
@@ -57,7 +52,7 @@ class ProducerStates:
         for kept in known:
             if (kept.first_sequence, kept.last_sequence) == sequences:
                 return kept
-        if batch.first_sequence != (last.last_sequence + 1) % (SEQUENCE_MAX + 1):
+        if batch.first_sequence != increment_sequence(last.last_sequence, 1):
             raise OutOfOrderSequence(
                 f"Out of order sequence number for producer {batch.producer_id} at offset "
                 f"{batch.first_offset}: {batch.first_sequence} (incoming seq. number), "

@@ -21,7 +21,13 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from klamm.brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
-from klamm.cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX, ProducerBatch, Records
+from klamm.cluster.records import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    ProducerBatch,
+    Records,
+    increment_sequence,
+)
 
 HEADER_SIZE_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
@@ -86,13 +92,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; -1 if the batch has no sequence numbers.
-
-        After 2^31 - 1, sequence numbers continue with 0.
-        """
+        """Sequence number of the last record; -1 if the batch has no sequence numbers."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) % (SEQUENCE_MAX + 1)
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def producer_batch(self) -> ProducerBatch:

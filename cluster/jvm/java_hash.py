@@ -1,6 +1,6 @@
 """Java's string hash code, which determines some orderings and thread numbers in Kafka.
 
-Mirrors java.lang.String.hashCode.
+Mirrors java.lang.String.hashCode and org.apache.kafka.common.utils.Utils.abs.
 """
 
 from __future__ import annotations
@@ -16,3 +16,8 @@ def string_hash(text: str) -> int:
     for high, low in zip(units[::2], units[1::2], strict=True):
         result = (31 * result + (high << 8 | low)) & 0xFFFFFFFF
     return result
+
+
+def absolute(code: int) -> int:
+    """Return the absolute value of a hash code as a Java int, which is 0 for the lowest int."""
+    return min(code & 0xFFFFFFFF, -code & 0xFFFFFFFF) & 0x7FFFFFFF

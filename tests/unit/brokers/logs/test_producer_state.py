@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm.brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
-from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
-from klamm.cluster.records import SEQUENCE_MAX, ProducerBatch
+from klamm.brokers.logs.producer_state import ProducerStates
+from klamm.cluster.records import SEQUENCE_MAX, ProducerBatch, increment_sequence
 
 
 def batch(
@@ -26,11 +26,11 @@ def states(*batches: ProducerBatch) -> ProducerStates:
 
 
 @pytest.mark.parametrize(
-    ("base", "count", "last"),
-    [(0, 1, 0), (5, 3, 7), (SEQUENCE_MAX, 1, SEQUENCE_MAX), (SEQUENCE_MAX - 1, 4, 1)],
+    ("base", "increment", "last"),
+    [(0, 0, 0), (5, 2, 7), (SEQUENCE_MAX, 0, SEQUENCE_MAX), (SEQUENCE_MAX - 1, 3, 1)],
 )
-def test_sequences_begin_again_after_the_largest(base: int, count: int, last: int) -> None:
-    assert last_sequence(base, count) == last
+def test_sequences_begin_again_after_the_largest(base: int, increment: int, last: int) -> None:
+    assert increment_sequence(base, increment) == last
 
 
 def test_the_last_five_batches_are_known_again() -> None:
