@@ -80,7 +80,7 @@ class KafkaServer:
     - ``copying``: the bandwidth model that delays replica copies.
 
     Not thread-safe: only one thread at a time may call a broker. However, any thread may read
-    ``metadata_cache``.
+    attributes of ``metadata_cache``, and look up one topic or partition in it.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ class KafkaServer:
         """Run all tasks that are due by now."""
         now_ms = self._clock.monotonic_ms()
         if not self.fetchers.held and self._moves.on_timer(now_ms, self._clock.now_ms()):
-            self.log_maintenance.note_changes()
+            self.log_maintenance.schedule_checkpoints()
         self.log_maintenance.on_timer()
         self.fetchers.on_timer(now_ms)
         self.replica_manager.leaders.on_timer(now_ms)

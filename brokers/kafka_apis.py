@@ -180,7 +180,7 @@ class ClientApis:
     def take_answers(self) -> list[tuple[Message, Response]]:
         """Remove and return the requests that can be answered now, each with its response."""
         answers, self._answers = self._answers, []
-        # A group that was stored may have more to store.
+        # A response to a group's own record can make the group append the next one.
         while produced := self._leaders.produces.delayed.take_answers():
             for request, response in produced:
                 if self._group_log.is_own(request):

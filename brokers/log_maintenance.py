@@ -84,21 +84,20 @@ class LogMaintenance:
             log_damage(owner.broker_id, tp, error, self._log_journal)
         # Loaded logs may contain expired records, or may be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):
-            self.note(self._clock.monotonic_ms())
+            self._schedule_retention_check(self._clock.monotonic_ms())
         self._deletion_due_ms = self._monotonic(self._log_manager.store.next_deletion_ms())
 
     def on_message(self, body: object) -> None:
         """Schedule the tasks that have become necessary because the broker handled a message."""
         if isinstance(body, _CHANGES_LOGS):
-            self.note_changes()
+            self.schedule_checkpoints()
         now_ms = self._clock.monotonic_ms()
         if self._flush_due_ms is None:
             self._flush_due_ms = self._next_flush_ms(now_ms)
         if not self._is_retention_near(now_ms) and _may_move_records(body):
-            self.note(now_ms)
+            self._schedule_retention_check(now_ms)
 
-    def note(self, now_ms: float) -> None:
-        """Schedule a retention check. ``now_ms`` is in monotonic milliseconds."""
+    def _schedule_retention_check(self, now_ms: float) -> None:
         if not self._is_retention_near(now_ms):
             self._retention_due_ms = now_ms + self._config.log_retention_check_interval_ms
 
@@ -106,7 +105,7 @@ class LogMaintenance:
         """Apply a changed topic config to the logs of the topic."""
         config = topic_log_config(topic, overrides, self._config.log)
         self._log_manager.update_topic_config(topic, config)
-        self.note(self._clock.monotonic_ms())
+        self._schedule_retention_check(self._clock.monotonic_ms())
 
     def _is_retention_near(self, now_ms: float) -> bool:
         due_ms = self._retention_due_ms
@@ -114,7 +113,7 @@ class LogMaintenance:
             return False
         return due_ms <= now_ms + self._config.log_retention_check_interval_ms
 
-    def note_changes(self) -> None:
+    def schedule_checkpoints(self) -> None:
         """Schedule checkpoints and the removal of logs that are marked for deletion."""
         if not self._log_manager.store.needs_checkpoints:
             return

@@ -30,7 +30,7 @@ HIGH_WATERMARK: Final = -1
 """In a request, stands for the high watermark of a partition."""
 
 
-class DeletesRecords:
+class RecordDeletion:
     """Handles the DeleteRecords requests that one broker receives.
 
     ``find`` returns the partition if this broker leads it, or an error. ``notify_followers`` tells

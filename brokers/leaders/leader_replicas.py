@@ -20,7 +20,7 @@ from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
 from klamm.brokers.leaders.consumer_reads import ConsumerReads
 from klamm.brokers.leaders.copies import Copies
-from klamm.brokers.leaders.deleted_records import DeletesRecords
+from klamm.brokers.leaders.deleted_records import RecordDeletion
 from klamm.brokers.leaders.fetch_sessions import FetchSessions
 from klamm.brokers.leaders.isr_changes import IsrChanges
 from klamm.brokers.leaders.produces import Produces
@@ -86,7 +86,7 @@ class LeaderReplicas:
         self.consumers = ConsumerReads(
             self.find, on_log_error, rates.enough_ms, sessions, config.fetch_max_bytes
         )
-        self.deletes = DeletesRecords(
+        self.deletes = RecordDeletion(
             self.find, self._notify_of_start, on_log_error, metadata_cache
         )
         self._fetches = FollowerNotifications(config.replica_fetch_wait_max_ms)
@@ -335,7 +335,7 @@ class LeaderReplicas:
     ) -> None:
         """Advance the high watermark if the ISR allows it, and notify followers and clients.
 
-        If ConstantRates.enough_ms has ``foreseen`` it, delayed fetches need no retry."""
+        ``foreseen``: ConstantRates.enough_ms said when to retry delayed fetches, not now."""
         max_lag_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, max_lag_ms):
             self._fetches.add_pending(tp, self._rates.to_notify(tp, partition))
