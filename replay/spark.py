@@ -126,7 +126,6 @@ def spark_session(
             "PYSPARK_PYTHON": python
             if is_local(master)
             else os.environ.get("PYSPARK_PYTHON", python),
-            "PYTHONPATH": _with_this_project(os.environ.get("PYTHONPATH", "")),
         }
         if is_local(master) or is_loopback(master):
             environment["SPARK_LOCAL_IP"] = LOOPBACK
@@ -241,12 +240,6 @@ def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
                 f"Spark did not start: {last.strip()}", hint=f"Java: {find_java().home}"
             ) from error
         yield gateway
-
-
-def _with_this_project(python_path: str) -> str:
-    """Return a PYTHONPATH with which Spark's Python workers can import klamm."""
-    here = str(Path(__file__).resolve().parents[1])
-    return os.pathsep.join(part for part in (here, python_path) if part)
 
 
 def _end(gateway: JavaGateway) -> None:

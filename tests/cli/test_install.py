@@ -52,13 +52,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with only klamm and what it needs.
-
-    ``-I``: an open Spark session has this tree in PYTHONPATH, and pip would find klamm there.
-    """
+    """A virtual environment with only klamm and what it needs."""
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin/python"), "-I", "-m", "pip", "install", "--quiet"]
+    pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, wheel], check=True, timeout=200)
     return folder
 
@@ -87,9 +84,8 @@ def test_klamm_alone_is_small_and_runs_a_drill_fast(installed: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_project_with_packages_of_the_same_names_uses_the_pytest_plugin(
-    installed: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    installed: Path, pytester: pytest.Pytester
 ) -> None:
-    monkeypatch.delenv("PYTHONPATH", raising=False)
     python = str(installed / "bin/python")
     pip = [python, "-m", "pip", "install", "--quiet", "pytest"]
     subprocess.run(pip, check=True, timeout=100)

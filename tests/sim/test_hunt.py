@@ -83,7 +83,7 @@ def test_every_seed_gives_the_same_drill_and_journal_in_every_process() -> None:
         ended = subprocess.run(
             [sys.executable, "-c", PRINTS_TRACES],
             cwd=ROOT,
-            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            env={"PYTHONHASHSEED": hash_seed},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

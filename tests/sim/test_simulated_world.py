@@ -30,7 +30,7 @@ print(hashlib.sha256(world.journal.to_bytes()).hexdigest())
 
 
 def journal_hash(seed: int, hash_seed: str) -> str:
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
         [sys.executable, "-c", RUN.format(seed=seed)],
         env=environment,

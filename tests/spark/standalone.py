@@ -15,7 +15,6 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.zk.java import spark_java_home
-from tests.serving import ROOT
 from tests.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -67,8 +66,6 @@ def _daemon(log: Path, name: str, *args: str, before: Sequence[str] = ()) -> Ite
         # Executors get it from their worker.
         "JDK_JAVA_OPTIONS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     }
-    # The workers get klamm from the job alone.
-    environ.pop("PYTHONPATH", None)
     command = [
         *before,
         SPARK_HOME / "bin" / "spark-class",
@@ -123,7 +120,6 @@ def submitted(master: str, tmp_path: Path, *command: str, options: Sequence[str]
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": LOOPBACK,
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(ROOT),
         },
         capture_output=True,
         text=True,
