@@ -24,6 +24,8 @@ from klamm.replay.kafka_lines import (
     PARTITION,
     Fact,
     LoggedFacts,
+    controller_epoch,
+    int32,
     reason,
 )
 from klamm.replay.kafka_messages import Facts, LogMessage, Trace, each, facts_of, one, wanted
@@ -87,7 +89,10 @@ class ControllerLines:
         self._started: dict[TopicPartition, str] = {}
 
     def facts(self, message: str, trace: Trace) -> LoggedFacts | None:
-        """Parse a message. Return None if it is not a message of Kafka that klamm knows."""
+        """Parse a message. Return None if it is not a message of Kafka that klamm knows.
+
+        Raises NumberTooLarge.
+        """
         speaker = _speaker(message)
         if speaker is None:
             return NOTHING if message.startswith(KNOWN_WITHOUT_COMPONENT) else None
@@ -97,29 +102,29 @@ class ControllerLines:
                 # The broker was restarted: it is not the controller until elected again.
                 self.epoch = 0
             return NOTHING
-        facts = self._facts_of(text, trace)
+        controller_id, facts = int32(speaker[2]), self._facts_of(text, trace)
         if facts is None:
             return NOTHING if text.startswith(KNOWN) else None
-        logged = LoggedFacts(int(speaker[2]), self.epoch, facts)
+        logged = LoggedFacts(controller_id, self.epoch, facts)
         if text == "Resigned":
             self.epoch = 0
         return logged
 
     def _facts_of(self, text: str, trace: Trace) -> Facts | None:
         if found := _elected(text):
-            self.epoch = int(found[1])
+            self.epoch = controller_epoch(found[1])
             return [Fact(Kind.CONTROLLER_ELECTED.value, detail=f"epoch zk version {found[2]}")]
         if found := _epoch_only(text):
-            self.epoch = int(found[1])
+            self.epoch = controller_epoch(found[1])
             return [Fact(Kind.CONTROLLER_ELECTED.value)]
         if found := _ready(text):
-            self.epoch = int(found[1])
+            self.epoch = controller_epoch(found[1])
             return [Fact(Kind.CONTROLLER_READY.value)]
         if text == "Resigned":
             # Brokers that are not the controller log this, too, when they are stopped.
             return [Fact(Kind.CONTROLLER_RESIGNED.value)] if self.epoch else []
         if found := _updating(text):
-            tp = TopicPartition(found["topic"], int(found["partition"]))
+            tp = TopicPartition(found["topic"], int32(found["partition"]))
             self._announced[tp] = wanted(found.groupdict())
             return []
         if found := _updated(text):
@@ -132,7 +137,7 @@ class ControllerLines:
         Kafka logs the same text in phases U1 and B6 of a reassignment (the phases are defined at
         KafkaController.onPartitionReassignment). Earlier lines show which of the two it is.
         """
-        tp = TopicPartition(found["topic"], int(found["partition"]))
+        tp = TopicPartition(found["topic"], int32(found["partition"]))
         written = wanted(found.groupdict())
         named = reassignment_id(tp, written)
         phase = self._phase(tp, written, named)

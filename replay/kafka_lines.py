@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from klamm.cluster.jvm.java_integer import parse_java_int
 from klamm.cluster.types import ReplicaAssignment
-from klamm.replay.event_schema import DamagedLine
+from klamm.replay.event_schema import EPOCH_SHIFT, DamagedLine
 
 CUT_LINE: Final = "cut line"
 NOT_A_LOG_LINE: Final = "not a log line"
@@ -51,6 +52,10 @@ _exception = re.compile(r"[\w.$]*\w(?:: (.*))?").fullmatch
 _id = re.compile(r"\d+").findall
 _broker_id = re.compile(r"brokerId=(\d+)").findall
 _word = re.compile(r"[A-Za-z]{2,}(?:'s)?:?").fullmatch
+
+
+class NumberTooLarge(Exception):
+    """A number in a log record is larger than the one that Kafka keeps there."""
 
 
 class LogRecord(NamedTuple):
@@ -186,13 +191,32 @@ def shape(message: str) -> str:
     return " ".join(kept)
 
 
+def int32(text: str) -> int:
+    """Parse a number that Kafka keeps in 32 bits. Raises NumberTooLarge."""
+    number = parse_java_int(text)
+    if number is None:
+        raise NumberTooLarge(text)
+    return number
+
+
+def controller_epoch(text: str) -> int:
+    """Parse a controller epoch. Raises NumberTooLarge if a row's ``place`` has no room for it."""
+    number = int32(text)
+    if number >= 1 << (63 - EPOCH_SHIFT):
+        raise NumberTooLarge(text)
+    return number
+
+
 @lru_cache(maxsize=1 << 16)
 def ids(text: str) -> list[int]:
-    """Parse a list of broker ids as printed by Kafka. Do not modify the (cached) result."""
-    return [int(found) for found in (_broker_id if "brokerId" in text else _id)(text)]
+    """Parse a list of broker ids as printed by Kafka. Do not modify the (cached) result.
+
+    Raises NumberTooLarge.
+    """
+    return [int32(found) for found in (_broker_id if "brokerId" in text else _id)(text)]
 
 
 @lru_cache(maxsize=1 << 12)
 def assignment(replicas: str, adding: str, removing: str) -> ReplicaAssignment:
-    """Parse the lists of broker ids in an assignment that Kafka printed."""
+    """Parse the lists of broker ids in an assignment that Kafka printed. Raises NumberTooLarge."""
     return ReplicaAssignment(tuple(ids(replicas)), tuple(ids(adding)), tuple(ids(removing)))

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.replay.event_schema import STATE_CODES
-from klamm.replay.kafka_lines import Fact, assignment, ids
+from klamm.replay.kafka_lines import Fact, assignment, ids, int32
 from klamm.statemachines.reassignment import reassignment_id
 
 Trace = Sequence[str]
@@ -20,11 +20,11 @@ Trace = Sequence[str]
 Facts = list[Fact]
 Value = str | Callable[[Trace], str | None]
 _VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
-    "partition": int,
-    "replica": int,
-    "leader": int,
-    "leader_epoch": int,
-    "zk_version": int,
+    "partition": int32,
+    "replica": int32,
+    "leader": int32,
+    "leader_epoch": int32,
+    "zk_version": int32,
     "isr": ids,
 }
 _STATES: Final = frozenset({None, *STATE_CODES})
@@ -36,7 +36,7 @@ class LogMessage(NamedTuple):
     """A kind of log message.
 
     ``begins``: possible beginnings of its text. ``read``: parser that takes the text and the stack
-    trace; it returns None for messages of other kinds.
+    trace; it returns None for messages of other kinds, and raises NumberTooLarge.
     """
 
     begins: tuple[str, ...]
@@ -128,7 +128,10 @@ def _begins(*patterns: str) -> tuple[str, ...]:
 
 
 def facts_of(messages: Iterable[LogMessage], text: str, trace: Trace) -> Facts | None:
-    """Parse a message with the first matching parser. Return None if no parser matches."""
+    """Parse a message with the first matching parser. Return None if no parser matches.
+
+    Raises NumberTooLarge.
+    """
     for begins, read in messages:
         if text.startswith(begins) and (facts := read(text, trace)) is not None:
             return facts

@@ -23,6 +23,8 @@ from klamm.replay.kafka_lines import (
     PARTITION,
     Fact,
     LoggedFacts,
+    controller_epoch,
+    int32,
     reason,
 )
 from klamm.replay.kafka_messages import Facts, LogMessage, Pattern, Trace, facts_of, one, wanted
@@ -39,12 +41,13 @@ _NEW_REPLICAS: Final = (
 _speaker = re.compile(r"\[(?:Broker|Controller) id=(\d+)(?: epoch=(\d+))?\] ").match
 find_common = re.compile(
     rf"^{BEGIN}\[Controller id=(\d+) epoch=(\d+)\] {_CHANGED_REPLICA} "
-    r"\(state\.change\.logger\)\n(?=\[|\Z)",
+    r"\(state\.change\.logger\)\n(?=\[|\Z)".replace(r"\d+", r"\d{1,6}"),
     re.MULTILINE,
 ).finditer
 """Finds complete records of the most common kind; the text must end with a complete record.
 
-Groups: those of BEGIN, then the arguments of ``common_state_change``."""
+Leaves records with larger numbers to ``state_change``, which checks them. Groups: those of BEGIN,
+then the arguments of ``common_state_change``."""
 _SENT: Final = Pattern(
     rf"Sent LeaderAndIsr request {LEADER_ISR_AND_EPOCH} with new {_NEW_REPLICAS} to leader -?\d+ "
     rf"for partition being reassigned {PARTITION}"
@@ -54,7 +57,10 @@ _KNOWN: Final = ("Sending ", "Received response ", "Received error ", "Mark repl
 
 
 def state_change(message: str, trace: Trace) -> LoggedFacts | None:
-    """Parse a message and its stack trace. Return None if the message is unknown."""
+    """Parse a message and its stack trace. Return None if the message is unknown.
+
+    Raises NumberTooLarge.
+    """
     speaker = _speaker(message)
     if speaker is None:
         return None
@@ -65,7 +71,7 @@ def state_change(message: str, trace: Trace) -> LoggedFacts | None:
     facts = facts_of(_MESSAGES, text, trace)
     if facts is None:
         return NOTHING if text.startswith(_KNOWN) else None
-    return LoggedFacts(int(controller), int(epoch), facts)
+    return LoggedFacts(int32(controller), controller_epoch(epoch), facts)
 
 
 def common_state_change(groups: Sequence[str]) -> LoggedFacts | None:

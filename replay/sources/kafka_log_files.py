@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.rotated_names import parse_rotated
 from klamm.replay.engines import Engine
 from klamm.replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, STATE_CHANGE_LOG, DamagedLine
+from klamm.replay.kafka_lines import NumberTooLarge, controller_epoch
 from klamm.replay.local_time import is_ambiguous
 from klamm.replay.sources.file_parts import FilePart, read_part, whole_file
 
@@ -260,6 +262,8 @@ def _last_epoch(data: bytes) -> int | None:
     while last >= 0:
         begin = data.rfind(b"\n", 0, last) + 1
         if found := _epoch.match(data, begin):
-            return int(found[1] or found[2] or found[3] or 0)
+            # Readers of the lines ignore an epoch that is too large.
+            with suppress(NumberTooLarge):
+                return controller_epoch((found[1] or found[2] or found[3] or b"0").decode())
         last = max((data.rfind(mark, 0, begin) for mark in _MARKS), default=-1)
     return None

@@ -31,6 +31,7 @@ from klamm.replay.kafka_lines import (
     Fact,
     LoggedFacts,
     LogRecord,
+    NumberTooLarge,
     records,
     shape,
 )
@@ -55,6 +56,7 @@ from klamm.replay.sources.kafka_log_files import LogPart, plan
 OTHER_LOGGER: Final = "other logger"
 NOT_UTF_8: Final = "not utf-8"
 UTF_16: Final = "utf-16"
+NUMBER_TOO_LARGE: Final = "number too large"
 _BATCH_ROWS: Final = 20_000
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _LEVELS: Final = ("TRACE", "DEBUG")
@@ -179,7 +181,11 @@ class _PartReader:
                 text = f"{record.logger}: {record.message}"
                 self._damaged.append(DamagedLine(record.line, OTHER_LOGGER, text))
             return None
-        logged = self._read(record.message, record.trace)
+        try:
+            logged = self._read(record.message, record.trace)
+        except NumberTooLarge:
+            self._damaged.append(DamagedLine(record.line, NUMBER_TOO_LARGE, record.message))
+            return None
         if logged is None:
             problem = f"{UNKNOWN_LINE}: {shape(record.message)}".rstrip(": ")
             self._damaged.append(DamagedLine(record.line, problem, record.message))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -217,6 +218,20 @@ def test_damaged_lines_are_reported_and_the_rest_is_read(tmp_path: Path, read: R
         (8, "cut line"),
     ]
     assert all(row.source == "state-change.log" and row.file == str(path) for row in damaged)
+
+
+@pytest.mark.parametrize("digits", [f"{2**31}", "9" * 5000])
+def test_a_line_with_a_number_that_is_too_large_is_damaged(
+    tmp_path: Path, read: Read, digits: str
+) -> None:
+    path = log(tmp_path / "state-change.log", *[ONLINE] * 5)
+    lines = path.read_text().splitlines(keepends=True)
+    for number, text in enumerate(["id=", "epoch=", "replica ", "t-"]):
+        lines[number] = re.sub(rf"(?<={text})\d", digits, lines[number])
+    path.write_text("".join(lines))
+    rows, damaged = read(STATE_CHANGES, path)
+    assert [row.line for row in rows] == [5]
+    assert damages(damaged) == [(line, "number too large") for line in range(1, 5)]
 
 
 def test_a_truncated_gzip_file(tmp_path: Path, read: Read) -> None:

@@ -163,6 +163,7 @@ def test_a_part_knows_the_epoch_in_which_it_begins(duckdb: Engine, tmp_path: Pat
 def test_text_that_looks_like_an_election_changes_no_epoch(duckdb: Engine, tmp_path: Path) -> None:
     elected = "1 successfully elected as the controller. Epoch incremented to 7 and epoch zk"
     ready = "Ready to serve as the new controller with epoch 8"
-    path = log(tmp_path, "controller.log", elected, ready, "x: Epoch incremented to 9", "c")
-    parts = planned(duckdb, path, part_bytes=1)
-    assert [part.epoch for part in parts] == [0, 7, 8, 8]
+    too_large = ready.replace("8", str(1 << 23))
+    texts = (elected, ready, "x: Epoch incremented to 9", too_large, "c")
+    parts = planned(duckdb, log(tmp_path, "controller.log", *texts), part_bytes=1)
+    assert [part.epoch for part in parts] == [0, 7, 8, 8, 8]
