@@ -24,7 +24,7 @@ from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
-from klamm.cluster.counting import plural
+from klamm.cluster.counting import plural, whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
@@ -58,11 +58,11 @@ EARLIER_RUN: Final = (
 OLD_ROWS: Final = "this is its last state; --server or --data-dir selects another cluster"
 REQUESTS_NOTE: Final = "not recorded; klamm up --journal-messages records them"
 CONTROLLER_NOTE: Final = "not recorded by klamm controller run; its state-change.log counts them"
-_EVENT: Final = re.compile(r"(?:([0-9]+)?#)?([0-9]+)")
+_EVENT: Final = re.compile(r"(?:([0-9]{1,15})?#)?([0-9]{1,15})")
 _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _ELAPSED: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 """Simulated time since the beginning of a run, as a drill prints it."""
-_LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]+)")
+_LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]{1,15})")
 _ROW: Final = re.compile(r"row ([0-9]{1,15})")
 
 
@@ -137,13 +137,14 @@ def explain_subject(
             raise UsageError("--all and --at apply to a partition, not to an event")
         return explain_event(lines, int(event[2]), None if event[1] is None else int(event[1]))
     topic, dash, number = subject.rpartition("-")
-    if not dash or not topic or not number.isdecimal():
+    partition = whole_number(number)
+    if not dash or not topic or partition is None:
         raise UsageError(
             f"'{subject}' is neither a partition nor an event",
             hint="write orders-3 for a partition, '#17' for an event",
         )
     chosen = None if at is None else _chosen(at, lines)
-    return explain_partition(lines, TopicPartition(topic, int(number)), chosen, show_all)
+    return explain_partition(lines, TopicPartition(topic, partition), chosen, show_all)
 
 
 def _chosen(at: str, lines: Callable[[], Iterator[bytes]]) -> Chosen:

@@ -10,7 +10,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from klamm.cli.client import find_server
 from klamm.cli.connect import open_cluster, open_store
 from klamm.cli.errors import print_error_json
 from klamm.cli.waiting import PLAIN_AFTER_S
+from klamm.cluster.counting import whole_number
 from klamm.cluster.errors import KlammError, NotKlamm, UsageError
 from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import NO_POOLS, Pools
@@ -274,10 +275,10 @@ def reassign_partitions(context: typer.Context) -> None:
 def _seed(seed: str | None) -> int | None:
     if seed is None:
         return None
-    with suppress(ValueError):  # more digits than Python converts
-        if seed.isdecimal():
-            return int(seed)
-    raise UsageError(f"--seed {seed} is not a whole number from 0 on")
+    number = whole_number(seed)
+    if number is None:
+        raise UsageError(f"--seed {seed} is not a whole number from 0 on")
+    return number
 
 
 def _pools(name: str | None) -> Pools:

@@ -249,9 +249,9 @@ def _number(as_of: str, text: str) -> int:
 
 def _time_ms(option: str, text: str) -> int:
     """Parse milliseconds since 1970, or an ISO 8601 time (UTC unless it has an offset)."""
-    if text.isdecimal() and len(text) > _YEAR_DIGITS:
-        return int(text)
     try:
+        if text.isdecimal() and len(text) > _YEAR_DIGITS:
+            return int(text)
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(

@@ -1,8 +1,18 @@
-"""Numbers and lists of things, as text."""
+"""Numbers and lists of things as text, and back."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+# Python's int() refuses more than 4300 digits.
+_WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,4000}")
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number, from 0 on, that a text of digits stands for; None for any other text."""
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def plural(count: int) -> str:

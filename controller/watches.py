@@ -30,6 +30,7 @@ from klamm.controller.events import (
 from klamm.zk.store import WatchEvent, WatchKind
 from klamm.zk.znodes import (
     BrokerIdsZNode,
+    BrokerIdZNode,
     ControllerZNode,
     DeleteTopicsZNode,
     IsrChangeNotificationZNode,
@@ -115,6 +116,7 @@ class Watches:
         parent, _, name = path.rpartition("/")
         if parent == TopicsZNode.path and name in self.topics:
             return PartitionModifications(name)
-        if parent == BrokerIdsZNode.path and name.isdecimal() and int(name) in self.brokers:
-            return BrokerModifications(int(name))
+        broker_id = BrokerIdZNode.id_of(path)
+        if broker_id is not None and broker_id in self.brokers:
+            return BrokerModifications(broker_id)
         return None

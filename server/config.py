@@ -15,6 +15,7 @@ from typing import Final
 
 from klamm.brokers.config import broker_config
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
+from klamm.cluster.counting import whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.plain_text import harmless_line
@@ -386,7 +387,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _port(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return whole_number(text) or 0
 
 
 def _is_any(host: str) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from klamm.admin.guard import MARKER_PATH
+from klamm.cluster.counting import whole_number
 from klamm.cluster.errors import NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
 from klamm.runtime.cluster_spec import MAX_PORT
@@ -109,9 +110,10 @@ def parse_listener(text: str) -> EndPoint:
     """Parse ``[NAME://]HOST:PORT``. Its security protocol is not known yet. Raises UsageError."""
     name, separator, place = text.rpartition("://")
     host, _, port = place.rpartition(":")
-    if not host or not port.isdecimal() or int(port) not in range(1, MAX_PORT + 1):
+    number = whole_number(port) or 0
+    if not host or not 1 <= number <= MAX_PORT:
         raise UsageError(
             f"--listener {text}: not [NAME://]HOST:PORT",
             hint="write e.g. --listener localhost:9099",
         )
-    return EndPoint(host.strip("[]"), int(port), name.upper() if separator else PLAINTEXT)
+    return EndPoint(host.strip("[]"), number, name.upper() if separator else PLAINTEXT)

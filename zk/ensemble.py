@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from klamm.cluster.counting import whole_number
 from klamm.cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from klamm.zk.embedded import NOT_SERVING, EmbeddedZooKeeper, four_letter_word
 from klamm.zk.ports import HOST, free_port, require_free
@@ -149,13 +150,14 @@ class EmbeddedEnsemble:
         Raises NotFound if there is no such server, UsageError if ``wanted`` is no such word, and
         WrongState if no server has the role now.
         """
-        if wanted.isdecimal():
-            if int(wanted) not in self.servers:
+        server_id = whole_number(wanted)
+        if server_id is not None:
+            if server_id not in self.servers:
                 raise NotFound(
                     f"there is no ZooKeeper server {wanted}",
                     hint=f"ZooKeeper servers: {', '.join(map(str, self.servers))}",
                 )
-            return int(wanted)
+            return server_id
         if wanted not in (LEADER, FOLLOWER):
             raise UsageError(
                 f"'{wanted}' is not a ZooKeeper server", hint="give a server id, leader or follower"

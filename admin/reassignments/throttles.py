@@ -29,7 +29,7 @@ from klamm.cluster.configs import (
     LOG_DIRS_THROTTLED_RATE,
     THROTTLED_RATES,
 )
-from klamm.cluster.counting import joined, plural
+from klamm.cluster.counting import joined, plural, whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, mutable_order
@@ -245,8 +245,8 @@ def read_saved(file: Path) -> SavedThrottles:
 
 
 def _brokers_first(resource: ConfigResource) -> tuple[bool, int, str]:
-    is_id = resource.entity_type == BROKERS and resource.name.isdecimal()
-    return resource.entity_type == TOPICS, int(resource.name) if is_id else -1, resource.name
+    broker_id = whole_number(resource.name) if resource.entity_type == BROKERS else None
+    return resource.entity_type == TOPICS, -1 if broker_id is None else broker_id, resource.name
 
 
 def _kafka_order(moves: MoveMap) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from klamm.cluster.counting import plural
+from klamm.cluster.counting import plural, whole_number
 from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
@@ -153,12 +153,13 @@ def parse_planted(text: str) -> dict[Planted, int]:
     wrong, unknown = [], []
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
-        if name in list(Planted) and number.isdecimal():
-            counts[Planted(name)] = int(number)
-        elif name in list(Planted):
+        count = whole_number(number)
+        if name not in list(Planted):
+            unknown.append(name)
+        elif count is None:
             wrong.append(part)
         else:
-            unknown.append(name)
+            counts[Planted(name)] = count
     if wrong or unknown:
         expected = f"expected KIND=N, not {', '.join(wrong)}"
         said = f"unknown kind{plural(len(unknown))} {', '.join(unknown)}" if unknown else expected

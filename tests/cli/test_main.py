@@ -88,6 +88,34 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
 
 
 @pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["drill", "explore", "--path", "0.{}"], "is not a list of choices"),
+        (["drill", "explore", "--action", "kill {}"], "there is no broker"),
+        (["drill", "run", "leader-loss", "--until", "row {}"], "is not a moment"),
+        (["explain", "t-{}", "--journal", "JOURNAL"], "is neither a partition nor an event"),
+        (["explain", "#{}", "--journal", "JOURNAL"], "is neither a partition nor an event"),
+        (["explain", "t-0", "--at", "epoch:{}", "--journal", "JOURNAL"], "is not a valid time"),
+        (["replay", "run", "JOURNAL", "--from", "{}"], "invalid time"),
+        (["replay", "generate", "--plant", "gap={}", "--out", "x"], "expected KIND=N"),
+        (["controller", "run", "--zookeeper", "x:1", "--listener", "x:{}"], "not [NAME://]HOST"),
+    ],
+)
+def test_a_number_with_more_digits_than_python_reads_is_one_line(
+    args: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(
+        b'{"v":1,"run_id":"r","t_ms":5,"seq":1,"controller":0,"epoch":1,"kind":"event"}\n'
+    )
+    words = [word.format("1" * 5000).replace("JOURNAL", str(journal)) for word in args]
+    assert main(words) == 2
+    error, *hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ") and said in error
+    assert len(hint) <= 1
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         (

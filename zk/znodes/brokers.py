@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from klamm.cluster.counting import whole_number
 from klamm.cluster.types import Broker, EndPoint
 from klamm.zk.znodes.features import VersionRange, features_field, version_ranges
 from klamm.zk.znodes.json_values import (
@@ -86,7 +87,7 @@ class BrokerIdZNode:
     def id_of(path: str) -> int | None:
         """Return the broker id in the path of a registration znode, or None for other paths."""
         parent, _, name = path.rpartition("/")
-        return int(name) if parent == BrokerIdsZNode.path and name.isdecimal() else None
+        return whole_number(name) if parent == BrokerIdsZNode.path else None
 
     @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from klamm.cluster.counting import whole_number
 from klamm.cluster.jvm.java_base64 import decode_url_base64
 from klamm.cluster.types import (
     LeaderAndIsr,
@@ -171,7 +172,8 @@ class TopicPartitionStateZNode:
         """Return the partition in the path of a state znode, or None for other paths."""
         match path.split("/"):
             case ["", "brokers", "topics", topic, "partitions", number, "state"]:
-                return TopicPartition(topic, int(number)) if number.isdecimal() else None
+                partition = whole_number(number)
+                return None if partition is None else TopicPartition(topic, partition)
         return None
 
     @staticmethod
