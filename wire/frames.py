@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import OutOfBoundValue
 
 from klamm.cluster.errors import KlammError
 from klamm.wire.kio_readers import LimitExceeded, adapt_kio, limited_elements
@@ -183,7 +184,15 @@ def api_name(key: RequestKey) -> str:
 
 
 def encoded_response(key: RequestKey, values: Values) -> bytes:
-    """Return the frame of the response to a request. ``values``: the fields of all versions."""
+    """Return the frame of the response to a request. ``values``: the fields of all versions.
+
+    Raises InvalidRequestFrame if a message that quotes the request is too long for the version.
+    """
     schema = _response_schema(key.api_key, key.api_version)
     header = _encoded(schema.__header_schema__, {"correlation_id": key.correlation_id})
-    return framed(header, _encoded(schema, values))
+    try:
+        return framed(header, _encoded(schema, values))
+    except OutOfBoundValue as error:
+        raise InvalidRequestFrame(
+            f"no response to API key {key.api_key}, version {key.api_version}: {error}"
+        ) from error

@@ -17,6 +17,7 @@ from klamm.wire.frames import (
     InvalidRequestFrame,
     RequestKey,
     TooManyElements,
+    encoded_response,
     parse_request,
     request_body,
     request_header,
@@ -117,3 +118,11 @@ def test_elements_of_arrays_and_tagged_fields_are_counted() -> None:
     with pytest.raises(TooManyElements):
         parse_request(tagged, 2)
     parse_request(groups)
+
+
+def test_a_response_with_an_overlong_string_is_refused_in_one_line() -> None:
+    place = {"node_id": -1, "host": "", "port": -1}
+    values = {"error_code": 15, "error_message": "x" * 32_768, **place}
+    text = r"no response to API key 10, version 1: String is too long .*\(32768 > 32767\)"
+    with pytest.raises(InvalidRequestFrame, match=text):
+        encoded_response(RequestKey(10, 1, 0), values)
