@@ -14,7 +14,7 @@ from typing import Any
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
 from klamm.brokers.storage.disk import LOCAL_DISK
-from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.brokers.storage.faults import DiskFault, FaultyDisk
 from klamm.brokers.storage.memory_disk import MemoryDisk
 from klamm.cluster.errors import NotFound
 from klamm.cluster.protocols import Clock, Journal
@@ -32,12 +32,7 @@ def local_disk() -> FaultyDisk:
 def simulated_disk(clock: Clock, seed: int, *, is_in_memory: bool) -> FaultyDisk:
     """Return a disk with fault injection. Its operations take no simulated time."""
     disk = MemoryDisk(clock.now_ms) if is_in_memory else LOCAL_DISK
-    return FaultyDisk(disk, random.Random(seed + 2), sleep=_no_sleep)
-
-
-def _no_sleep(_: float) -> None:
-    # Simulated time passes only between events.
-    return
+    return FaultyDisk(disk, random.Random(seed + 2))
 
 
 class ClusterDisks:
@@ -86,7 +81,7 @@ class ClusterDisks:
         self._journal_fault = fault
         match self._journal:
             case MemoryJournal():
-                self._journal.refuse((fault.kind or FaultKind.EIO).reason)
+                self._journal.refuse(fault.kind.reason)
             case FileJournal():
                 self.stores.disk.arm(self._journal.path, fault)
 
@@ -104,13 +99,15 @@ class ClusterDisks:
         """Return the active faults as plain values."""
         found: list[dict[str, Any]] = [
             {"broker": broker_id, "log_dir": path, "kind": fault.kind}
-            for (broker_id, path), fault in sorted(self.stores.faults.items())
+            for (broker_id, path), fault in self.stores.active_faults()
         ]
         found += [
             {"broker": broker_id, "log_dir": path, "kind": "slow", "bytes_per_s": rate}
             for (broker_id, path), rate in sorted(self._slow.items())
         ]
-        if self._journal_fault is not None:
+        journal, disk = self._journal, self.stores.disk
+        is_over = isinstance(journal, FileJournal) and not disk.is_armed(journal.path)
+        if self._journal_fault is not None and not is_over:
             found.append({"journal": True, "kind": self._journal_fault.kind})
         return found
 

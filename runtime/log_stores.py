@@ -11,7 +11,7 @@ from pathlib import Path
 
 from klamm.brokers.logs.file_log_store import FileLogStore, folder_of
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
-from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.brokers.storage.faults import DiskFault, FaultyDisk
 from klamm.cluster.errors import UsageError
 
 
@@ -25,7 +25,7 @@ class LogStores:
 
     def __init__(self, segments: Path | None, disk: FaultyDisk) -> None:
         self.disk = disk
-        self.faults: dict[tuple[int, str], DiskFault] = {}
+        self._faults: dict[tuple[int, str], DiskFault] = {}
         self._segments = segments
         self._stores: dict[int, LogStore] = {}
 
@@ -40,7 +40,9 @@ class LogStores:
 
     def _make(self, broker_id: int) -> LogStore:
         if self._segments is None:
-            return MemoryLogStore()
+            store, faults = MemoryLogStore(), self._faults.items()
+            store.failures |= {path: f.kind.reason for (id_, path), f in faults if id_ == broker_id}
+            return store
         return FileLogStore(self._segments / str(broker_id), disk=self.disk)
 
     def fail(self, broker_id: int, log_dir: str, fault: DiskFault) -> str | None:
@@ -49,19 +51,27 @@ class LogStores:
         Log segments on disk fail at their next file operation; the return value is None. In-memory
         logs have no files: the caller must make their log directory fail at once, with the returned
         reason."""
-        self.faults[broker_id, log_dir] = fault
+        self._faults[broker_id, log_dir] = fault
         if self._segments is not None:
             self.disk.arm(folder_of(self._segments / str(broker_id), log_dir), fault)
             return None
         store = self[broker_id]
         assert isinstance(store, MemoryLogStore)
-        kind = fault.kind or FaultKind.EIO
-        store.failures[log_dir] = kind.reason
-        return kind.reason
+        store.failures[log_dir] = fault.kind.reason
+        return fault.kind.reason
+
+    def active_faults(self) -> list[tuple[tuple[int, str], DiskFault]]:
+        """Return the faults that can still strike, by broker and log directory."""
+        root = self._segments
+        return [
+            ((broker_id, log_dir), fault)
+            for (broker_id, log_dir), fault in sorted(self._faults.items())
+            if root is None or self.disk.is_armed(folder_of(root / str(broker_id), log_dir))
+        ]
 
     def heal(self) -> None:
         """End all disk faults, including one in the journal's file."""
-        self.faults.clear()
+        self._faults.clear()
         self.disk.heal_all()
         for store in self._stores.values():
             if isinstance(store, MemoryLogStore):

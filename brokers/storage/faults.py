@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,17 +53,15 @@ _NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
 class DiskFault:
     """A disk fault that can be armed for a path.
 
-    - ``kind``: how operations fail; None if they are only delayed.
+    - ``kind``: how operations fail.
     - ``after_bytes``: number of bytes that can be written before operations start to fail.
     - ``times``: number of operations that fail before the disk works again; if None, operations
       fail until the fault is healed.
-    - ``delay_ms``: delay of every operation, whether it fails or not.
     """
 
-    kind: FaultKind | None
+    kind: FaultKind
     after_bytes: int = 0
     times: int | None = None
-    delay_ms: float = 0.0
 
     def __post_init__(self) -> None:
         if self.after_bytes < 0 or (self.times is not None and self.times < 1):
@@ -82,34 +79,34 @@ class _Armed:
         self.left_bytes = fault.after_bytes
         self.left_times = fault.times
 
-    def covers(self, path: str) -> bool:
-        return path == self.path or path.startswith(self.path + os.sep)
+    @property
+    def can_strike(self) -> bool:
+        # Two threads may both see 1, so that the count falls below 0.
+        return self.left_times is None or self.left_times > 0
 
     def strikes(self) -> bool:
         """Return True if the current operation must fail. Each True decrements ``left_times``."""
-        if self.left_times is None:
-            return True
-        # Two threads may both see 1, so that the count falls below 0.
-        if self.left_times <= 0:
-            return False
-        self.left_times -= 1
-        return True
+        can_strike = self.can_strike
+        if self.left_times is not None and can_strike:
+            self.left_times -= 1
+        return can_strike
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + os.sep)
 
 
 class FaultyDisk:
     """Adds fault injection to ``disk``, which ``inner`` is: its operations never fail on purpose.
 
-    If no fault is armed, an operation costs one extra function call. The class calls ``sleep`` with
-    a number of seconds to simulate a slow disk. It is thread-safe, but if a fault strikes two
-    threads at the same time, the number of failed operations may exceed ``times``.
+    If no fault is armed, an operation costs one extra function call. The class is thread-safe, but
+    if a fault strikes two threads at the same time, the number of failed operations may exceed
+    ``times``.
     """
 
-    def __init__(
-        self, disk: Disk, rng: random.Random, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, disk: Disk, rng: random.Random) -> None:
         self.inner = disk
         self._rng = rng
-        self._sleep = sleep
         self._armed: tuple[_Armed, ...] = ()
         self._safe_bytes: dict[str, int] = {}
 
@@ -123,15 +120,16 @@ class FaultyDisk:
         self.heal(path)
         self._armed = (*self._armed, _Armed(os.fspath(path), fault))
 
-    def heal(self, path: StrPath) -> bool:
-        """End the faults of a path and of all paths below it; return False if there were none."""
-        healed = _Armed(os.fspath(path), DiskFault(None))
-        kept = tuple(armed for armed in self._armed if not healed.covers(armed.path))
-        is_healed = len(kept) < len(self._armed)
-        self._armed = kept
-        if not kept:
+    def is_armed(self, path: StrPath) -> bool:
+        """Return True if a fault that was armed for this path can still strike."""
+        return any(one.path == os.fspath(path) and one.can_strike for one in self._armed)
+
+    def heal(self, path: StrPath) -> None:
+        """End the faults of a path and of all paths below it."""
+        healed = os.fspath(path)
+        self._armed = tuple(one for one in self._armed if not _is_within(one.path, healed))
+        if not self._armed:
             self._safe_bytes.clear()
-        return is_healed
 
     def heal_all(self) -> None:
         """End all armed faults."""
@@ -223,7 +221,7 @@ class FaultyDisk:
     # -- failing operations
 
     def _touch(self, path: StrPath, *also: FaultKind) -> None:
-        """Apply the faults armed for ``path``: wait for their delays, then raise the OSError.
+        """Apply the faults armed for ``path``, which raise an OSError.
 
         Only faults of kind EIO, and of the kinds in ``also``, raise an OSError.
         """
@@ -231,9 +229,7 @@ class FaultyDisk:
             return
         for armed in self._struck(os.fspath(path)):
             kind = armed.fault.kind
-            if kind is None or kind not in (FaultKind.EIO, *also):
-                continue
-            if not armed.left_bytes and armed.strikes():
+            if kind in (FaultKind.EIO, *also) and not armed.left_bytes and armed.strikes():
                 raise _error(kind, os.fspath(path))
 
     def _grow(self, path: StrPath) -> None:
@@ -245,7 +241,7 @@ class FaultyDisk:
             kind = armed.fault.kind
             if kind is FaultKind.FSYNC:
                 self._safe_bytes.setdefault(path, position)
-            elif kind is not None:
+            else:
                 kept = min(armed.left_bytes, len(data))
                 armed.left_bytes -= kept
                 if kept < len(data) and armed.strikes():
@@ -286,12 +282,8 @@ class FaultyDisk:
             self.inner.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
 
     def _struck(self, path: str) -> Iterator[_Armed]:
-        """Yield each fault that is armed for a path, after waiting for the delay of the fault."""
-        for armed in self._armed:
-            if armed.covers(path):
-                if armed.fault.delay_ms:
-                    self._sleep(armed.fault.delay_ms / 1000)
-                yield armed
+        """Yield each fault that is armed for a path."""
+        return (armed for armed in self._armed if _is_within(path, armed.path))
 
 
 def _error(kind: FaultKind, path: str) -> OSError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,14 +23,15 @@ from klamm.drills.run import Outcome, Verdict, play
 from klamm.drills.values import Drill
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.disks import simulated_disk
-from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.disks import ClusterDisks, simulated_disk
+from klamm.runtime.journal import FileJournal, MemoryJournal
 from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.real_driver import RealDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import KillAll, Step
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller
 
 SEEDS = range(6)
@@ -194,6 +196,30 @@ def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind
     disks.heal()
     assert disks.describe() == []
     assert restarted() == []
+
+
+def test_a_fault_that_has_struck_as_often_as_it_should_is_no_longer_listed(tmp_path: Path) -> None:
+    spec = ClusterSpec(broker_ids=(1,), segments=tmp_path, config={"log.dirs": "d1"})
+    world = SimulatedWorld(spec)
+    stores, path = world.log_stores, tmp_path / "journal"
+    with closing(FileJournal(path, disk=stores.disk)) as journal:
+        disks = ClusterDisks(spec, stores, world.copying, journal, lambda *_: None, lambda _: None)
+        disks.fail(1, "d1", DiskFault(FaultKind.EIO, times=1))
+        disks.fail_journal(DiskFault(FaultKind.EIO, times=1))
+        assert len(disks.describe()) == 2
+        for failing in (tmp_path / "1" / "d1", path):
+            with pytest.raises(OSError, match="Input/output error"):
+                stores.disk.stat(failing)
+        assert disks.describe() == []
+
+
+def test_a_directory_in_memory_fails_in_the_next_process_too() -> None:
+    world = SimulatedWorld(ClusterSpec(broker_ids=(1,), config={"log.dirs": "d1,d2"}))
+    world.disks.fail(1, "d1", DiskFault(FaultKind.EIO))
+    world.kill_all()
+    world.start(1)
+    world.run_for(1_000)
+    assert list(world.nodes[1].node.broker.replica_manager.log_dirs.offline) == ["d1"]
 
 
 def test_a_journal_in_memory_is_refused_until_its_disk_is_healed() -> None:

@@ -23,10 +23,8 @@ FULL = "No space left on device"
 BROKEN = "Input/output error"
 
 
-def faulty(seed: int = 7, slept: list[float] | None = None) -> FaultyDisk:
-    return FaultyDisk(
-        LOCAL_DISK, random.Random(seed), sleep=(slept if slept is not None else []).append
-    )
+def faulty(seed: int = 7) -> FaultyDisk:
+    return FaultyDisk(LOCAL_DISK, random.Random(seed))
 
 
 def opened(tmp_path: Path, disk: FaultyDisk, recovery_point: int = 0) -> SegmentLog:
@@ -83,16 +81,6 @@ def test_a_fault_that_passes_strikes_as_often_as_it_says(tmp_path: Path) -> None
             disk.read_at(path, 0, 1)
         assert (failed.value.errno, failed.value.filename) == (errno.EIO, str(path))
     assert disk.read_at(path, 0, 1) == b""
-
-
-def test_a_slow_disk_delays_each_operation(tmp_path: Path) -> None:
-    slept: list[float] = []
-    disk = faulty(slept=slept)
-    disk.create(tmp_path / "file")
-    disk.arm(tmp_path, DiskFault(None, delay_ms=250))
-    disk.write_at(tmp_path / "file", 0, b"data")
-    assert disk.read_at(tmp_path / "file", 0, 9) == b"data"
-    assert slept == [0.25, 0.25]
 
 
 def test_reads_and_removals_work_on_a_full_disk(tmp_path: Path) -> None:
