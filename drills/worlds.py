@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
-from klamm.cluster.errors import StoreError
+from klamm.cluster.errors import StoreError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal, MemoryJournal
@@ -61,7 +61,7 @@ class Worlds:
     ``folder`` receives a directory for each drill, with the drill's journal, and the data of the
     embedded ZooKeeper. ``zookeeper`` is the ``host:port/chroot`` of an existing ZooKeeper. On
     entry, raises NotKlamm if a Kafka cluster uses that chroot, ZooKeeperUnavailable if no server
-    responds, and UsageError if the connect string is malformed.
+    responds, and UsageError if the connect string is malformed or Kafka cannot use the folder.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class Worlds:
         security: ZooKeeperSecurity = UNSECURED,
     ) -> None:
         self.world = world
-        self._folder = folder
+        # Processes that get paths in it have other working directories.
+        self._folder = folder.absolute()
         self._version = klamm_version
         self._zookeeper = zookeeper
         self._security = security
@@ -83,6 +84,11 @@ class Worlds:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        if self.world.has_kafka and "," in str(self._folder):
+            raise UsageError(
+                f"Kafka's log.dirs cannot contain a directory with a comma: {self._folder}",
+                hint="choose another --data-dir",
+            )
         with self._stack:
             if self.world is World.SIMULATION:
                 pass

@@ -115,3 +115,13 @@ def test_a_recording_is_refused(run: Any) -> None:
     code, _, errors = run(*ON_KAFKA, str(recording))
     assert code == 2
     assert errors[0] == f"error: {recording}: a recording is run on klamm's brokers"
+
+
+@pytest.mark.parametrize("words", [(*ON_KAFKA, "leader-loss"), ("compare", "c11")])
+def test_a_directory_with_a_comma_is_refused(
+    run: Any, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    code, out, errors = run(*words, "--data-dir", str(tmp_path / "a,b"))
+    assert (code, out) == (2, "")
+    start = "error: Kafka's log.dirs cannot contain a directory with a comma: "
+    assert errors[0].startswith(f"{start}{tmp_path / 'a,b'}")

@@ -63,11 +63,15 @@ def processes_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("world", ["kafka", "kafka-with-klamm"])
 def test_a_drill_passes_as_far_as_kafka_shows_it_and_leaves_nothing_behind(
-    world: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine, folder = tmp_path / "mine.yaml", tmp_path / "data"
     mine.write_text(MINE)
-    words = ("drill", "run", str(mine), "--on", world, "--json", "--data-dir", str(folder))
+    monkeypatch.chdir(tmp_path)
+    words = ("drill", "run", str(mine), "--on", world, "--json", "--data-dir", folder.name)
     code = main([*words])
     (report,) = json.loads(capsys.readouterr().out)["drills"]
     assert (code, report["failures"]) == (0, [])
