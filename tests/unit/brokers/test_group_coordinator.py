@@ -537,6 +537,15 @@ def test_a_static_member_that_is_replaced_before_its_sync_is_not_removed(groups:
     assert groups.state() == ("Stable", 2)
 
 
+def test_a_static_follower_that_comes_back_does_not_lead(groups: Groups) -> None:
+    numbers = [groups.join(), groups.join(instance="i")]
+    groups.network.pass_time(2 * DELAY_MS)
+    leader, _ = map(groups.joined, numbers)
+    groups.sync(leader)
+    named = [groups.joined(groups.join(instance="i")).leader for _ in range(2)]
+    assert named == [leader.member_id] * 2
+
+
 def test_leaving(groups: Groups) -> None:
     stays, leaves = groups.stable(2)
     assert groups.leave("c-1") is Errors.UNKNOWN_MEMBER_ID
