@@ -29,6 +29,8 @@ from klamm.cluster.requests import (
     StopReplicaRequest,
 )
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
+from klamm.runtime.checks.invariants import INVARIANTS
+from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.transport import MAX_DELAY_MS
@@ -173,9 +175,12 @@ def test_without_a_margin_the_checker_finds_the_loss(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(replica_rates, "RATE_MARGIN_MS", 0.0)
     monkeypatch.setattr(producer, "RATE_MARGIN_MS", 0.0)
     cluster = GrowingCluster(records_per_s=20_000.0)
+    watcher = Watcher(cluster.world, list(INVARIANTS))
+    watcher.add_constant_rates(cluster.producer)
     cluster.world.run_for(2_000)
     lost = lost_after_a_kill(cluster)
     assert lost and all("were acknowledged" in violation for violation in lost)
+    assert any("were acknowledged" in str(violation) for violation in watcher.violations)
 
 
 def test_a_restored_world_grows_on_alike(cluster: GrowingCluster) -> None:
