@@ -12,6 +12,7 @@ import queue
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -432,7 +433,10 @@ def test_nothing_is_left_and_no_call_waits(
         session = KazooSession(proxied(proxy, chroot), TIMEOUT_MS)
         store = KazooStore(session)
         store.read([Exists("/", watch=True)] * MANY)
+        begun_s = time.monotonic()
         end(session, proxy)
+        # A connection to a silent server is dropped after a third of the session timeout.
+        assert time.monotonic() - begun_s < TIMEOUT_MS / 1000 / 4
         assert store.read([Exists("/")])[0].code is ResultCode.SESSIONEXPIRED
         assert store.write([[Create("/a", None)]])[0].code is ResultCode.SESSIONEXPIRED
 
@@ -580,6 +584,23 @@ def test_a_cut_link_loses_a_write_or_only_its_reply(
     assert results == [ResultCode.CONNECTIONLOSS]
     assert SessionEvent(SessionState.EXPIRED) not in states
     session.close()
+
+
+def test_no_write_arrives_on_a_connection_that_has_lost_one(
+    session: KazooSession, zookeeper_client: KazooClient
+) -> None:
+    session.cut(is_mute=True, is_deaf=False)
+    lost: list[ResultCode] = []
+    thread = threading.Thread(
+        target=lambda: lost.append(KazooStore(session).write([[Create("/a", None)]])[0].code)
+    )
+    thread.start()
+    wait_until(lambda: session._link.has_lost, what="the write to be lost")
+    session.cut(is_mute=False, is_deaf=False)
+    later = KazooStore(session).write([[Create("/b", None)]])[0].code
+    thread.join(20)
+    assert [*lost, later] == [ResultCode.CONNECTIONLOSS] * 2
+    assert zookeeper_client.get_children(session.chroot.path) == []
 
 
 def test_a_short_silence_loses_nothing(session: KazooSession) -> None:
