@@ -12,7 +12,7 @@ import pytest
 
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
-from klamm.server.endpoint import OTHER_THREADS
+from klamm.server.endpoint import LOOKING_THREADS, OTHER_THREADS
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.api_server import ApiServer
 from tests.waiting import wait_until
@@ -83,6 +83,25 @@ def test_the_status_is_answered_while_every_other_thread_waits(
         for broker_id in (0, 1):
             if server.cluster.nodes[broker_id].is_paused:
                 server.cluster.resume(broker_id)
+    assert {answer(one)["topics"][0]["code"] for one in calls} == {"NONE"}
+
+
+def test_calls_that_wait_leave_threads_to_other_calls(
+    api: ApiServer, server: ClusterServer
+) -> None:
+    wait_until(lambda: api.open_requests == 0)
+    paused = server.cluster.active_controller or 0
+    server.cluster.pause(paused)
+    topics = [{"name": f"waits-{n}", "num_partitions": 1} for n in range(2 * LOOKING_THREADS)]
+    calls = [send(api, "/topics", {"topics": [one], "timeout_ms": 30_000}) for one in topics]
+    try:
+        wait_until(lambda: api.open_requests == len(calls), what="the calls to wait")
+        connection = api.connect()
+        connection.request("GET", "/brokers")
+        assert len(answer(connection)["brokers"]) == 2
+        wait_until(lambda: api.open_requests == len(calls), what="only the calls to wait")
+    finally:
+        server.cluster.resume(paused)
     assert {answer(one)["topics"][0]["code"] for one in calls} == {"NONE"}
 
 

@@ -176,6 +176,25 @@ def test_requests_without_a_response_in_time_are_sent_again(
     assert caplog.messages[0].endswith(", and will try again: no response within 0.2 s")
 
 
+def test_a_connection_stays_open_after_a_response_for_longer_than_its_timeout() -> None:
+    other = Address("broker", 2)
+
+    async def test(
+        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        connections.send(update(1, 7))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 1, DONE)
+        # The timeout of this later request ends after that of the first one would have ended.
+        connections.send(Message(CONTROLLER, other, 2, update(2, 7).body))
+        assert await delivered.arrived.get() == Message(other, CONTROLLER, 2, DONE)
+        connections.send(update(3, 7))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 3, DONE)
+
+    broker = run(lambda number: "is silent" if number == 1 else "responds", test, timeout_s=0.2)
+    assert broker.received == [(1, 7), (2, 7), (2, 7), (3, 7)]
+    assert len(broker.connections) == 3
+
+
 def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
     brokers = tuple(Broker(number, (EndPoint("h" * 30_000, 1),)) for number in range(300))
 
