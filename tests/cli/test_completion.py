@@ -337,6 +337,19 @@ def test_a_group_completes_its_commands_with_whole_help_lines(tmp_path: Path) ->
     assert line in complete(tmp_path, "klamm broker pow", "fish")
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_installed_script_is_the_one_that_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["--show-completion", shell]) == 0
+    shown = capsys.readouterr().out
+    assert main(["--install-completion", shell]) == 0
+    installed = re.match(rf"{shell} completion is installed in (.*?);", capsys.readouterr().out)
+    assert installed is not None
+    assert Path(installed[1]).read_text() == shown
+
+
 def test_the_script_of_the_shell_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for shell, part in (("bash", "complete -o"), ("zsh", "#compdef klamm"), ("fish", "--no-files")):
         assert main(["--show-completion", shell]) == 0

@@ -144,6 +144,7 @@ def test_files_that_options_name_are_read(
         ("--config a", "error: --config a: not NAME=VALUE\n"),
         ("--config =a", "error: --config =a: not NAME=VALUE\n"),
         ("--config log.dirs=a --config log.dirs=b", "error: --config log.dirs is given twice\n"),
+        ("--config log.dirs=a --config 'log.dirs =b'", "error: --config log.dirs is given twice\n"),
         ("--token t --token-file f", "error: give either --token (KLAMM_TOKEN) or --token-file"),
         ("--token '\t'", "error: --token (KLAMM_TOKEN) is not one line of printable ASCII\n"),
         ("--token 'ab ü'", "error: --token (KLAMM_TOKEN) is not one line of printable ASCII\n"),

@@ -44,6 +44,13 @@ def test_the_test_fails_as_long_as_the_drill_does(tmp_path: Path) -> None:
     assert raised.value.replay == "klamm.run_drill(DRILL, seed=0)"
 
 
+def test_the_replay_line_names_the_seed_and_the_quirks() -> None:
+    never = DRILL.replace("leader: {t-0: 1}", "leader: {t-0: 2}")
+    with pytest.raises(klamm.ClusterError) as raised:
+        klamm.run_drill(never, seed=3, quirks=["C1"])
+    assert raised.value.replay == "klamm.run_drill(DRILL, seed=3, quirks=['C1'])"
+
+
 @pytest.mark.slow
 def test_pytest_runs_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, DRILL.replace("leader: {t-0: 1}", "leader: {t-0: 2}"), ["C1"])
