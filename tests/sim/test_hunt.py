@@ -502,6 +502,18 @@ def test_a_violation_is_printed_although_its_file_cannot_be_written(
     assert repeat == "klamm hunt --seeds 7..7 --quirks C7"
 
 
+def test_a_final_check_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(driver: SimulatedDriver) -> list[str]:
+        while True:
+            pass
+
+    monkeypatch.setattr(SimulatedDriver, "disagreements", hang)
+    verdict = run_text(f"{HEAD}  - wait: 1s\n", "d.yaml", 0, NO_QUIRKS, time_limit_s=0.5).verdict
+    (failure,) = verdict.failures
+    assert (verdict.outcome, failure.place) == (Outcome.STUCK, "d.yaml")
+    assert failure.seen.startswith("still in the final check at ")
+
+
 def test_a_seed_that_hangs_is_reported_and_the_hunt_continues(
     monkeypatch: pytest.MonkeyPatch, klamm: Any, tmp_path: Path
 ) -> None:

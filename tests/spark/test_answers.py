@@ -302,6 +302,19 @@ def test_the_time_offline_is_that_of_the_intervals(
     assert sum(row["offline_ms"] for row in found) == took_ms > 0
 
 
+def test_the_time_offline_counts_from_a_time(
+    duckdb: Engine, folded: Folded, rows: list[JournalRow], tmp_path: Path
+) -> None:
+    last_ms = max(row.t_ms for row in rows if row.run_id == "whole")
+    whole = [at for at in folded.offline if at.partition.run == "whole"]
+    from_ms = sorted(at.end_ms or last_ms for at in whole)[len(whole) // 2]
+    expected = sum(max(0, (at.end_ms or last_ms) - max(at.start_ms or 0, from_ms)) for at in whole)
+    table = table_of(duckdb, tmp_path, rows)
+    with answer(table, Filters(from_ms=from_ms)) as found:
+        topics = [row for row in told(table, found.tables["topics"]()) if row["run"] == "whole"]
+    assert sum(row["offline_ms"] for row in topics) == expected > 0
+
+
 def test_the_totals_of_the_logs_are_those_of_the_answers(
     table: EventTable, answers: Answers
 ) -> None:
