@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from klamm.cluster.plain_text import harmless
+
 
 def junit_xml(
     reports: Sequence[Mapping[str, Any]],
@@ -35,7 +37,10 @@ def junit_xml(
             continue
         element = "error" if report["outcome"] == "inconclusive" else "failure"
         by_element[element] += 1
-        lines = [f"{f['place']}: {f['expected']}; seen: {f['seen']}" for f in report["failures"]]
+        lines = [
+            harmless(f"{f['place']}: {f['expected']}; seen: {f['seen']}")
+            for f in report["failures"]
+        ]
         message = lines[0] if lines else report["outcome"]
         found = ET.SubElement(case, element, type=report["outcome"], message=message)
         found.text = "\n".join([*lines, f"repeat it with: {report['repeat']}"])

@@ -168,6 +168,12 @@ def test_junit_tells_failures_from_errors() -> None:
     assert (left.tag, left.get("message")) == ("skipped", "it needs Kafka")
 
 
+def test_junit_is_valid_xml_whatever_was_seen() -> None:
+    text = junit_xml([report("bad", "failed", 1, "\x1b[2J\x00")], [1.0], {})
+    suite = ET.fromstring(text.encode())  # noqa: S314 klamm's own
+    assert suite[0][0].get("message") == "bad.yaml:1:1: a; seen: \\u001b[2J\\u0000"
+
+
 def ended(outcome: Outcome, **states: PartitionEnd) -> WorldResult:
     failures = (Failure("p", "a", "b"),) if outcome is Outcome.FAILED else ()
     verdict = Verdict(outcome, 0.0, failures, unobserved=1)
