@@ -38,7 +38,7 @@ class MachineClock:
 
 
 class MachineClocks:
-    """The clocks of the brokers' machines. They go on when a broker stops."""
+    """The clocks of the brokers' machines. They keep running when a broker stops."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -43,7 +43,7 @@ def starting_workers() -> Iterator[None]:
     """
     from multiprocessing import resource_tracker
 
-    # It is started with the first worker otherwise, and unblocks SIGINT then.
+    # Otherwise it would start with the first worker, and unblock SIGINT in the block.
     resource_tracker.ensure_running()
     with interrupts_deferred():
         yield

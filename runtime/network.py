@@ -111,7 +111,8 @@ def check_links(
 ) -> None:
     """Raise ValueError unless either sources and destinations are given, or at least two groups.
 
-    The parties may be references to brokers; those that are equal are found."""
+    It is also raised for a party that is named twice, and for links that cannot exist. A party may
+    be a reference to a broker: two different references to one broker are not noticed."""
     is_one_way = bool(sources and destinations)
     is_split = len(groups) > 1 and all(groups)
     if is_one_way == is_split or bool(sources or destinations) == is_split:

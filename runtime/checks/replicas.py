@@ -152,11 +152,11 @@ class ReplicationChecker:
 
         ``views``: for a response, the replicas on the broker that sends it."""
         body = message.body
-        if isinstance(body, ProduceRequest):
+        if isinstance(body, ProduceRequest) and body.acks == -1:
             self._requests[message.source, message.correlation_id] = body
         elif isinstance(body, ProduceResponse):
             request = self._requests.pop((message.destination, message.correlation_id), None)
-            if request is not None and request.acks == -1:
+            if request is not None:
                 self._acknowledge(message.source.id, request, body, views)
 
     def _acknowledge(

@@ -72,7 +72,7 @@ class Checkpoint:
     def following(self) -> Checkpoint:
         """Return a checkpoint of the current contents, which differ in little from this one's.
 
-        It may have objects that can be reached no more."""
+        It may still contain objects that are no longer reachable."""
         following = Checkpoint(())
         following._attributes = dict(self._attributes)
         following._dicts = dict(self._dicts)
