@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from klamm.brokers.logs.file_log_store import LOCK
+from klamm.brokers.storage.disk import LOCAL_DISK
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real import sessions
 from klamm.runtime.real.cluster import RealCluster
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kazoo_pipeline import within
@@ -65,6 +68,33 @@ def test_the_clusters_own_session_notices_a_hang_as_soon_as_the_brokers(proxy: F
         proxy.resume()
         wait_until(lambda: cluster.session_state is SessionState.CONNECTED, 5, "its end")
         assert cluster.errors == []
+
+
+@pytest.mark.parametrize("end", [RealCluster.kill, RealCluster.shut_down])
+def test_a_broker_that_ends_while_zookeeper_hangs_leaves_its_log_directory(
+    proxy: FaultProxy,
+    chroot: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[RealCluster, int], None],
+) -> None:
+    monkeypatch.setattr(sessions, "UNPOOLED_AT_MOST", 0)
+    monkeypatch.setattr(sessions, "STORE_TIMEOUT_S", 0.5)
+    spec = ClusterSpec(broker_ids=(1,), candidates=(), segments=tmp_path)
+    address = proxy.address + chroot[chroot.index("/") :]
+    with RealCluster(spec, address, MemoryJournal()) as cluster:
+        cluster.start(1)
+        (lock,) = tmp_path.rglob(LOCK)
+        with pytest.raises(BlockingIOError):
+            LOCAL_DISK.lock(lock)
+        proxy.pause()
+        wait_until(
+            lambda: cluster.session_state is SessionState.DISCONNECTED, 10, "the hang to be noticed"
+        )
+        with pytest.raises(ZooKeeperUnavailable):
+            end(cluster, 1)
+        LOCAL_DISK.lock(lock)()
+        proxy.resume()
 
 
 def test_requests_that_go_on_do_not_hide_a_hang(proxy: FaultProxy) -> None:
