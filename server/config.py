@@ -39,7 +39,7 @@ from klamm.wire.config import inter_broker_config, listener_config
 from klamm.wire.listener_security import ListenerSecurity, listener_security
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
-from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS, uses_sasl
+from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS, uses_sasl, uses_tls
 
 DEFAULT_CANDIDATES: Final = 5
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
@@ -198,6 +198,7 @@ class ServerConfig:
             )
 
     def _check_listen(self) -> None:
+        self._check_security_configs()
         if self.listen is None:
             if self.advertised_listener is not None:
                 raise UsageError(
@@ -220,6 +221,22 @@ class ServerConfig:
                 hint="give the host name that the clients use with --advertised-listener HOST",
             )
 
+    def _check_security_configs(self) -> None:
+        """Raise UsageError for a security config that the listeners would ignore."""
+        protocol = self.listen_protocol
+        for name in self.config:
+            word = name.removeprefix("klamm.").partition(".")[0]
+            if word == "ssl" and not uses_tls(protocol):
+                wanted = "SASL_SSL" if uses_sasl(protocol) else "SSL"
+            elif word == "sasl" and not uses_sasl(protocol):
+                wanted = "SASL_SSL" if uses_tls(protocol) else "SASL_PLAINTEXT"
+            else:
+                continue
+            raise UsageError(
+                f"--config {name} would have no effect: no broker listens with {wanted}",
+                hint=f"write --listen {wanted}://PORT, or omit it",
+            )
+
     def _check_first_port(self, option: str, value: str | None, place: tuple[str, int]) -> None:
         host, port = place
         if ":" in host and _address(host) is None:
@@ -227,10 +244,16 @@ class ServerConfig:
                 f"{option} {value}: {host} is not a valid host",
                 hint="write HOST:PORT, or [ADDRESS]:PORT for an IPv6 address",
             )
-        last = MAX_PORT - max(self.broker_ids)
-        if port not in range(1, last + 1):
+        if host.upper() in SECURITY_PROTOCOLS:
             raise UsageError(
-                f"{option} {value}: {port or 'it'} is not a valid port",
+                f"{option} {value}: {host} is not a valid host", hint=f"write {host}://{port}"
+            )
+        last_id = max(self.broker_ids)
+        last = MAX_PORT - last_id
+        if port not in range(1, last + 1):
+            problem = f"the port of broker {last_id} would be {port + last_id}"
+            raise UsageError(
+                f"{option} {value}: {problem if last < port <= MAX_PORT else 'not a valid port'}",
                 hint=f"end it with :PORT, a port from 1 to {last}",
             )
 

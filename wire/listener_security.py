@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.wire.config import ListenerConfig
-from klamm.zk.security import unusable_files
+from klamm.zk.security import unusable_files, unusable_key
 from klamm.zk.znodes.brokers import uses_sasl, uses_tls
 
 _CLIENT_AUTH: Final = {
@@ -90,8 +90,12 @@ def load_keystore(context: ssl.SSLContext, path: str, password_path: str | None)
     try:
         context.load_cert_chain(path, password=password)
     except (OSError, ValueError) as error:
-        raise unusable_files(
-            path, "private key and certificate of the brokers", _missing(path) or error
+        raise unusable_key(
+            path,
+            "private key and certificate of the brokers",
+            _missing(path) or error,
+            key=Path(path),
+            setting="klamm.ssl.key.password.location",
         ) from error
 
 
@@ -124,7 +128,7 @@ def read_users(path: str) -> dict[str, str]:
 
 def _read_secrets(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8")
+        return Path(path).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UsageError(f"{path} cannot be read: {reason}") from None

@@ -40,13 +40,18 @@ class ZooKeeperTls:
             context = ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:
             raise unusable_files(self.ca, "CA certificates", error) from error
-        if self.certificate is not None:
+        if self.certificate is not None and self.key is not None:
             # Without a password, an empty one keeps OpenSSL from prompting on the terminal.
             try:
                 context.load_cert_chain(self.certificate, self.key, self.key_password or "")
             except (OSError, ValueError) as error:
-                files = f"{self.certificate} and {self.key}"
-                raise unusable_files(files, "a client certificate and its key", error) from error
+                raise unusable_key(
+                    f"{self.certificate} and {self.key}",
+                    "a client certificate and its key",
+                    error,
+                    key=self.key,
+                    setting="KLAMM_ZK_TLS_KEY_PASSWORD",
+                ) from error
         return context
 
 
@@ -102,6 +107,24 @@ def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
         hint="use the secureClientPort of ZooKeeper, or omit the TLS options (--zk-tls-*, "
         "KLAMM_ZK_TLS_*)",
     )
+
+
+def unusable_key(
+    files: object, what: str, error: Exception, *, key: Path, setting: str
+) -> UsageError:
+    """Return the error to raise if PEM files with a private key cannot be used as ``what``.
+
+    ``key``: the file with the key, because OpenSSL does not tell that an encrypted key needs
+    another password. ``setting``: what gives the password.
+    """
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        problem, hint = "the private key is not that of the certificate", None
+    elif isinstance(error, ssl.SSLError) and b"ENCRYPTED" in key.read_bytes():
+        problem = "the password of its private key is missing or wrong"
+        hint = f"give it with {setting}"
+    else:
+        return unusable_files(files, what, error)
+    return UsageError(f"{files} cannot be used as {what}: {problem}", hint=hint)
 
 
 def unusable_files(files: object, what: str, error: Exception) -> UsageError:

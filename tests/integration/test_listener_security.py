@@ -171,10 +171,12 @@ def test_an_encrypted_private_key_needs_its_password(
         "klamm.ssl.key.password.location": str(password),
     }
     config_of("localhost:2181", tmp_path, "SSL://9092", config=config)
-    password.write_text("wrong")
-    with pytest.raises(UsageError, match="cannot be used as private key") as refused:
+    password.write_text("secret")
+    problem = "cannot be used as private key and certificate of the brokers: the password of its"
+    with pytest.raises(UsageError, match=problem) as refused:
         config_of("localhost:2181", tmp_path, "SSL://9092", config=config)
-    assert "wrong" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert refused.value.hint == "give it with klamm.ssl.key.password.location"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,27 @@ def test_an_encrypted_private_key_needs_its_password(
             "SASL_PLAINTEXT://9092",
             {"klamm.sasl.plain.users.location": "gone.txt"},
             "gone.txt cannot be read: No such file",
+        ),
+        (
+            "9092",
+            {"ssl.client.auth": "required"},
+            "--config ssl.client.auth would have no effect: no broker listens with SSL",
+        ),
+        (
+            "SASL_PLAINTEXT://9092",
+            {"klamm.ssl.key.password.location": "gone.txt"},
+            "no broker listens with SASL_SSL",
+        ),
+        (
+            "SSL://9092",
+            {"ssl.keystore.location": "{server}", "sasl.enabled.mechanisms": "PLAIN"},
+            "--config sasl.enabled.mechanisms would have no effect: no broker listens with "
+            "SASL_SSL",
+        ),
+        (
+            None,
+            {"klamm.sasl.plain.users.location": "gone.txt"},
+            "no broker listens with SASL_PLAINTEXT",
         ),
         (
             "SSL://9092",
@@ -225,7 +248,11 @@ def test_an_encrypted_private_key_needs_its_password(
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(
-    tmp_path: Path, certificates: Certificates, listen: str, config: dict[str, str], message: str
+    tmp_path: Path,
+    certificates: Certificates,
+    listen: str | None,
+    config: dict[str, str],
+    message: str,
 ) -> None:
     files = {
         "encrypted": certificates.encrypted_key,

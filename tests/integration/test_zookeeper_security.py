@@ -318,8 +318,15 @@ def test_an_encrypted_key_needs_its_password(certificates: Certificates) -> None
     assert os.path.exists(certificates.encrypted_key)
     for password in (None, "wrong"):
         tls = certificates.tls(key=certificates.encrypted_key, key_password=password)
-        with pytest.raises(UsageError, match="cannot be used as a client certificate and its key"):
+        with pytest.raises(
+            UsageError,
+            match="cannot be used as a client certificate and its key: the password of its private "
+            "key is missing or wrong",
+        ) as refused:
             tls.context()
+        assert refused.value.hint == "give it with KLAMM_ZK_TLS_KEY_PASSWORD"
+    with pytest.raises(UsageError, match="the private key is not that of the certificate"):
+        certificates.tls(key=certificates.server).context()
 
 
 def test_every_root_that_kafka_protects_is_named() -> None:
