@@ -40,6 +40,7 @@ from klamm.server.security import Gatekeeper
 from klamm.zk.ensemble import SINGLE_SERVER
 
 MAX_ROWS: Final = 10_000
+_LAST_ROWS: Final = 20
 MAX_PLACE: Final = 1 << 42
 """Largest journal position that a query may contain; it exceeds any possible file size."""
 
@@ -55,7 +56,11 @@ class JournalQuery(RequestBody, frozen=True):
     """Query of GET /journal."""
 
     after: Annotated[int, Meta(ge=0, le=MAX_PLACE)] | None = None
-    last: Annotated[int, Meta(ge=0, le=MAX_ROWS)] = 20
+    last: Annotated[int, Meta(ge=0, le=MAX_ROWS)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.last is not None:
+            raise ValueError("`after` and `last` are mutually exclusive")
 
 
 class IdConvertor(IntegerConvertor):
@@ -122,8 +127,10 @@ def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> Jo
     The position is the value of `next` in an earlier response.
     """
     path = server.data_dir.journal
-    after = wanted.after
-    part = last_rows(path, wanted.last) if after is None else rows_after(path, after)
+    if wanted.after is not None:
+        part = rows_after(path, wanted.after)
+    else:
+        part = last_rows(path, _LAST_ROWS if wanted.last is None else wanted.last)
     return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
 
 

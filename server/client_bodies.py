@@ -11,7 +11,6 @@ from klamm.cluster.data_requests import Acks
 from klamm.cluster.integers import INT32_MAX, INT64_MAX, Count, Int64
 from klamm.server.bodies import RequestBody
 
-NO_TIME_MS = -1
 MAX_RECORDS: Final = 100_000
 MAX_GENERATED_RECORDS: Final = 10_000_000
 MAX_RECORD_BYTES: Final = 1 << 20
@@ -128,8 +127,16 @@ class NewConsumer(RequestBody, frozen=True):
     topic: str
     partition: Count | None = None
     start: From = "end"
-    offset: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
-    timestamp_ms: Int64 = NO_TIME_MS
+    offset: Annotated[int, Meta(ge=0, le=INT64_MAX)] | None = None
+    timestamp_ms: Int64 | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, start in (
+            ("offset", self.offset, "offset"),
+            ("timestamp_ms", self.timestamp_ms, "time"),
+        ):
+            if (value is not None) != (self.start == start):
+                raise ValueError(f'`{name}` and "start": "{start}" require each other')
 
 
 class Poll(RequestBody, frozen=True):

@@ -242,8 +242,10 @@ class ClientSessions:
                 case "end":
                     consumer.seek_to_end(tp)
                 case "offset":
+                    assert wanted.offset is not None
                     consumer.seek(tp, wanted.offset)
                 case "time":
+                    assert wanted.timestamp_ms is not None
                     consumer.seek_to_time(tp, wanted.timestamp_ms)
         return self._open(consumer, partitions)
 

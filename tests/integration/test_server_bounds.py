@@ -68,6 +68,8 @@ def topics(*, timeout_ms: int = 20_000, **topic: Any) -> bytes:
         ("/topics/delete", b" " * (MAX_BODY_BYTES + 1), 413, "exceeds 32 MiB"),
         ("/elections", b'{"election_type":0,"partitions":[{"topic":"t","partition":-1}]}', 400, ""),
         ("/consumers", b'{"topic":"t","start":"offset","offset":-5}', 400, "`int` >= 0"),
+        ("/consumers", b'{"topic":"t","start":"time"}', 400, "`timestamp_ms` and "),
+        ("/consumers", b'{"topic":"t","offset":1}', 400, '`offset` and "start": "offset" require'),
         ("/producers/1/records", b'{"record_count":4611686018427387904}', 400, "`int` <="),
         ("/producers/1/records", b'{"record_size_bytes":1048577}', 400, "`int` <="),
         ("/network", b'{"isolated":[99999999999999999999]}', 400, "malformed"),
@@ -101,7 +103,15 @@ def test_an_unknown_request_has_a_hint(api: ApiServer, path: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["after=-1", "after=x", f"after={2**63 - 1}", f"after={'9' * 5000}", "last=10001", "last="],
+    [
+        "after=-1",
+        "after=x",
+        f"after={2**63 - 1}",
+        f"after={'9' * 5000}",
+        "last=10001",
+        "last=",
+        "after=0&last=1",
+    ],
 )
 def test_a_place_in_the_journal_is_refused(api: ApiServer, query: str) -> None:
     assert api.request("GET", f"/journal?{query}")[0] == 400
