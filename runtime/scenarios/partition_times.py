@@ -105,11 +105,11 @@ class PartitionTimes:
         if len(rows) == self._rows_seen:
             return
         new, self._rows_seen = rows[self._rows_seen :], len(rows)
-        deleted = {row.topic for row in new if row.kind == Kind.TOPIC_DELETION_STARTED}
-        for tp in [tp for tp in self._times if tp.topic in deleted]:
-            del self._times[tp]
         for row in new:
-            if row.kind == Kind.PARTITION_TRANSITION and row.to == PartitionState.ONLINE.value:
+            if row.kind == Kind.TOPIC_DELETION_STARTED:
+                for tp in [tp for tp in self._times if tp.topic == row.topic]:
+                    del self._times[tp]
+            elif row.kind == Kind.PARTITION_TRANSITION and row.to == PartitionState.ONLINE.value:
                 assert row.topic is not None
                 self._times.setdefault(TopicPartition(row.topic, row.partition), _Times())
 

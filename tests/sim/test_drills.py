@@ -20,12 +20,14 @@ from klamm.drills.run import Failure, Outcome, Verdict, play, play_steps, worst
 from klamm.drills.text import verdict_lines
 from klamm.drills.values import Drill
 from klamm.runtime.action_target import Action
+from klamm.runtime.scenarios.partition_times import PartitionTimes
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
 from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.scenarios import SCENARIOS
-from tests.sim.worlds import replicas_of
+from tests.sim.worlds import create_topic, replicas_of, three_brokers
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "drills.md"
@@ -293,6 +295,15 @@ def test_a_partition_is_unavailable_from_the_death_of_its_leader_to_the_next_lea
     # Without its only in-sync replica it is unavailable until the end of the run.
     one = SKELETON.replace("[[0, 1]]", "[[0]]")
     assert results_of("  - kill: 0\n  - wait: 8s\n", one) == {"t-0": (10.0, 10.0, None, None)}
+
+
+def test_a_topic_that_was_created_and_deleted_between_two_observations_has_no_result() -> None:
+    world = three_brokers()
+    create_topic(world, "t", {0: (0, 1)})
+    world.run_for(1_000)
+    KafkaZkClient(world.open_store()).create("/admin/delete_topics/t")
+    world.run_for(1_000)
+    assert PartitionTimes(SimulatedDriver(world)).results() == {}
 
 
 def test_a_deleted_topic_has_no_result_and_a_created_one_does() -> None:
