@@ -12,6 +12,7 @@ import msgspec
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
+from klamm.cluster.counting import brokers_text
 from klamm.cluster.refusals import APIS_OF_BROKERS, REFUSALS, refusal
 from klamm.cluster.requests import Message
 from klamm.cluster.suggestions import suggestion
@@ -98,7 +99,7 @@ class RequestFault(msgspec.Struct):
         return (
             f"{self.api or 'client'} {'request' if is_one else 'requests'}"
             + ("" if self.client_id is None else f" of client {self.client_id}")
-            + ("" if self.broker_ids is None else f" to broker {_joined(self.broker_ids)}")
+            + ("" if self.broker_ids is None else f" to {brokers_text(sorted(self.broker_ids))}")
             + f" {effect}"
         )
 
@@ -154,7 +155,3 @@ class RequestFaults(list[RequestFault]):
                         self.remove(fault)
                 return fault
         return None
-
-
-def _joined(ids: frozenset[int]) -> str:
-    return ",".join(map(str, sorted(ids)))

@@ -15,7 +15,16 @@ from klamm.runtime.actors import Actor, Scheduler
 from klamm.runtime.node_actors import ReRegister
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
-from klamm.zk.store import Create, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
+from klamm.zk.store import (
+    Check,
+    Create,
+    Delete,
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    Transaction,
+    TxnResult,
+)
 from klamm.zk.znodes import BrokerIdZNode, ControllerZNode
 
 CONTROLLER: Final = "controller"
@@ -202,7 +211,7 @@ def _event(world: SimulatedWorld, broker_id: int) -> str:
 def _text(op: ReadOp | Transaction) -> str:
     if isinstance(op, ReadOp):
         return f"{type(op).__name__} {op.path}"
-    writes = [part for part in op if type(part).__name__ != "Check"]
+    writes = [part for part in op if not isinstance(part, Check)]
     first = writes[0] if writes else op[0]
     more = f" and {len(writes) - 1} more" if len(writes) > 1 else ""
     return f"{type(first).__name__} {first.path}{more}"

@@ -341,7 +341,7 @@ def test_the_oldest_fault_counts_and_all_may_have_one() -> None:
         (("Fetch", None, None, 1), "the next Fetch request is dropped"),
         (
             ("Fetch", "c", frozenset([2, 1]), 3, Errors.UNKNOWN_SERVER_ERROR),
-            "the next 3 Fetch requests of client c to broker 1,2 fail with UNKNOWN_SERVER_ERROR",
+            "the next 3 Fetch requests of client c to brokers 1,2 fail with UNKNOWN_SERVER_ERROR",
         ),
         (
             (None, None, None, 1, Errors.UNKNOWN_SERVER_ERROR),
