@@ -158,6 +158,11 @@ class Cluster(Protocol):
         """Fail a log directory of a broker."""
         ...
 
+    @property
+    def failed_log_dir_broker_ids(self) -> frozenset[int]:
+        """Ids of the running brokers with a failed log directory."""
+        ...
+
 
 def nodes_of(cluster: Cluster) -> list[Node]:
     """Return the running nodes, except brokers of Kafka, which klamm cannot inspect."""

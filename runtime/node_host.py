@@ -115,6 +115,12 @@ class NodeHost(Generic[R]):
         self.disks.paths(broker_id, path)
         self._send_event(broker_id, LogDirFailed(path))
 
+    @property
+    def failed_log_dir_broker_ids(self) -> frozenset[int]:
+        """Ids of the running brokers with an offline log directory."""
+        brokers = (node.node.broker for node in tuple(self.nodes.values()))
+        return frozenset(one.info.id for one in brokers if one.replica_manager.log_dirs.offline)
+
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
         """Kill a broker. Raises WrongState if the broker is not running."""
         raise NotImplementedError

@@ -64,6 +64,11 @@ class KafkaDisks:
         if path not in self._away:
             self._away[path] = path.rename(path.with_name(f"{path.name}.away"))
 
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        """Ids of the brokers with a removed log directory."""
+        return frozenset(one["broker"] for one in self.describe())
+
     def restore(self, broker_id: int) -> None:
         """Put the log directories of a broker back, before it starts again."""
         for (owner, _), path in self._log_dirs.items():
@@ -273,6 +278,11 @@ class KafkaCluster(LiveHost):
         """Rename a log directory. The broker notices it at its next operation on these files."""
         self._running(broker_id)
         self.disks.remove(broker_id, path)
+
+    @property
+    def failed_log_dir_broker_ids(self) -> frozenset[int]:
+        """Ids of the running brokers with a removed log directory."""
+        return self.disks.broker_ids & self.nodes.keys()
 
     def _running(self, broker_id: int) -> BrokerProcess:
         if broker_id not in self.nodes:

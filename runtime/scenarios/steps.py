@@ -345,9 +345,8 @@ class HealAll(Action, frozen=True):
         )
         # A broker that was paused during its registration may halt now.
         run.driver.quiesce()
-        for broker in brokers_of(cluster):
-            if broker.replica_manager.log_dirs.offline:
-                cluster.kill(broker.info.id)
+        for broker_id in sorted(cluster.failed_log_dir_broker_ids):
+            cluster.kill(broker_id)
         for broker_id in cluster.spec.broker_ids:
             if broker_id not in cluster.nodes:
                 cluster.start(broker_id)

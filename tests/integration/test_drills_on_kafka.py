@@ -25,9 +25,9 @@ pytestmark = [
 PATIENCE_S = 120.0
 MINE = """\
 drill: mine
-about: A leader is paused, killed and started again while records are produced.
+about: A leader is paused and killed and a disk fails while records are produced.
 cluster:
-  config: {replica.lag.time.max.ms: 5000}
+  config: {replica.lag.time.max.ms: 5000, log.dirs: "d0,d1"}
   topics:
     t: [[1, 2, 0]]
 steps:
@@ -36,6 +36,10 @@ steps:
     until: {leader: {t-0: 2}}
   - resume: paused
     until: {isr: {t-0: [0, 1, 2]}, acknowledged: {t-0: 200}}
+  - fail_log_dir: {broker: 2, log_dir: d0}
+    until: {isr: {t-0: [0, 1]}}
+  - heal_all:
+    until: {isr: {t-0: [0, 1, 2]}}
   - reassign: {t-0: [0, 2]}
     until: {reassigning: [], hosts: {0: [t-0], 1: [], 2: [t-0]}}
   - produce: {t-0: 100}
