@@ -33,8 +33,8 @@ from klamm.zk.store import GetChildren, GetData, ResultCode
 from klamm.zk.waiting import wait_until
 from klamm.zk.znodes import BrokerIdsZNode
 
-CONTROLLER_IDS: Final = range(1000, 1100)
-"""Broker ids of klamm's controllers: each has the next one."""
+_FIRST_CONTROLLER_ID: Final = 1000
+_MAX_CONTROLLERS: Final = 100
 START_TIMEOUT_S: Final = 120.0
 _SESSION_MARGIN_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 120.0
@@ -47,6 +47,14 @@ _SMALL: Final = {
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
+
+
+def controller_ids(broker_ids: Sequence[int]) -> range:
+    """Return ids for klamm's controllers, which are brokers, too: each has the next one.
+
+    ``broker_ids``: the brokers of the drill, which have none of them."""
+    first = max(_FIRST_CONTROLLER_ID, max(broker_ids) + 1)
+    return range(first, first + _MAX_CONTROLLERS)
 
 
 class KafkaDisks:
@@ -112,7 +120,8 @@ class KafkaCluster(LiveHost):
         self.log_journal = LogJournal(MemoryJournal(), self.clock, spec.run_id)
         ports = {broker_id: free_port() for broker_id in spec.broker_ids}
         self._ports = dict(ports)
-        own = frozenset(CONTROLLER_IDS if has_klamm else ())
+        self._controller_ids = controller_ids(spec.broker_ids)
+        own = frozenset(self._controller_ids if has_klamm else ())
         self.spec = replace(
             spec,
             end_points={id_: (EndPoint(HOST, port),) for id_, port in ports.items()},
@@ -137,7 +146,7 @@ class KafkaCluster(LiveHost):
         for id_ in spec.broker_ids:
             self.transport.register(Address("broker", id_), self._send_to_broker)
             self.transport.register(Address("controller", id_), self._connections.send)
-        self.controllers = [self._new_controller(CONTROLLER_IDS[0])] if has_klamm else []
+        self.controllers = [self._new_controller(self._controller_ids[0])] if has_klamm else []
         self._client = RequestClient(_SELF)
 
     def _properties(self, broker_id: int) -> dict[str, str]:
@@ -148,7 +157,7 @@ class KafkaCluster(LiveHost):
             **_SMALL,
             **spec.config,
             "broker.id": str(broker_id),
-            "reserved.broker.max.id": str(max((CONTROLLER_IDS[-1], *spec.broker_ids))),
+            "reserved.broker.max.id": str(self._controller_ids[-1]),
             **({} if rack is None else {"broker.rack": rack}),
             "listeners": f"PLAINTEXT://{HOST}:{self._ports[broker_id]}",
             "zookeeper.connect": self.connect_string,
@@ -188,7 +197,7 @@ class KafkaCluster(LiveHost):
     def move_controller(self) -> None:
         """Let another controller of klamm take over, then end the former one."""
         former, following = self.controllers[-1], len(self.controllers)
-        controller = self._new_controller(CONTROLLER_IDS[following])
+        controller = self._new_controller(self._controller_ids[following])
         self.controllers.append(controller)
         self._start(controller)
         former.end()
@@ -294,7 +303,7 @@ class KafkaCluster(LiveHost):
     def registered_ids(self) -> list[int]:
         """Return the ids in /brokers/ids, without klamm's controllers."""
         found = self.own_session.store().read([GetChildren(BrokerIdsZNode.path)])[0].children
-        return sorted({*map(int, found or ())}.difference(CONTROLLER_IDS))
+        return sorted({*map(int, found or ())}.intersection(self.spec.broker_ids))
 
     def has_controller(self) -> bool:
         """Return True if /controller exists."""

@@ -6,7 +6,7 @@ log directories, and what the drill's clients saw. klamm's controller also has a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,12 @@ from klamm.cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
-from klamm.runtime.checks.admin_history import RecordedStore
+from klamm.drills.kafka.cluster import KafkaCluster
+from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.rotated_files import LogLines
 from klamm.runtime.scenarios.live_driver import LiveDriver
-from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult
+from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult, Store
 from klamm.zk.znodes import BrokerIdsZNode
 
 ALLOWANCE_MS: Final = 30_000.0
@@ -46,22 +46,24 @@ class BrokersStore(RecordedStore):
 
     Kafka's tools do not know that klamm's controllers host no replicas (docs/kafka-brokers.md)."""
 
+    def __init__(self, store: Store, history: AdminHistory, broker_ids: Collection[int]) -> None:
+        super().__init__(store, history)
+        self._broker_ids = broker_ids
+
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
         """Execute a batch of reads."""
-        results = super().read(ops)
         return [
-            _without_controllers(result)
+            self._without_controllers(result)
             if isinstance(op, GetChildren) and op.path == BrokerIdsZNode.path
             else result
-            for op, result in zip(ops, results, strict=True)
+            for op, result in zip(ops, super().read(ops), strict=True)
         ]
 
-
-def _without_controllers(result: ReadResult) -> ReadResult:
-    if result.children is None:
-        return result
-    brokers = [id_ for id_ in result.children if int(id_) not in CONTROLLER_IDS]
-    return msgspec.structs.replace(result, children=brokers)
+    def _without_controllers(self, result: ReadResult) -> ReadResult:
+        if result.children is None:
+            return result
+        brokers = [id_ for id_ in result.children if int(id_) in self._broker_ids]
+        return msgspec.structs.replace(result, children=brokers)
 
 
 class KafkaDriver(LiveDriver[KafkaCluster]):
@@ -69,7 +71,6 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
 
     POLL_S = 0.05
     agreement = "the brokers' metadata agrees with ZooKeeper"
-    store_type = BrokersStore
 
     def __init__(self, cluster: KafkaCluster) -> None:
         super().__init__(cluster, has_files=True, fetch_wait_ms=_FETCH_WAIT_MS)
@@ -85,6 +86,10 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
             lines = self._journals.setdefault(path, LogLines(path))
             self._rows += (msgspec.json.decode(line, type=JournalRow) for line in lines)
         return self._rows
+
+    def recorded(self, store: Store) -> RecordedStore:
+        """Return the store whose writes are part of the history, without klamm's controllers."""
+        return BrokersStore(store, self.admin_history, self.cluster.spec.broker_ids)
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds; return False ALLOWANCE_MS after the timeout."""
@@ -120,6 +125,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return how the metadata of the running brokers differs from ZooKeeper."""
         states, found = StoredCluster.read(self.store).states, list[str]()
+        known_ids = self.cluster.spec.broker_ids
         for broker_id in sorted(set(self.cluster.nodes) - self.cluster.paused_broker_ids):
             try:
                 metadata = self.cluster.ask(broker_id, MetadataRequest())
@@ -127,7 +133,8 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
                 found.append(error.message)
                 continue
             assert isinstance(metadata, MetadataResponse)
-            lines = _differences(metadata, self.cluster.registered_ids(), states)
+            shown = {broker.id for broker in metadata.brokers}.intersection(known_ids)
+            lines = _differences(metadata, shown, self.cluster.registered_ids(), states)
             found += (f"broker {broker_id}: {line}" for line in lines)
         return found
 
@@ -141,13 +148,12 @@ def unobservable(*, has_klamm: bool) -> frozenset[str]:
 
 def _differences(
     metadata: MetadataResponse,
+    shown: Collection[int],
     registered: list[int],
     states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
 ) -> Iterator[str]:
-    brokers = sorted(broker.id for broker in metadata.brokers if broker.id in registered)
-    dead = sorted({broker.id for broker in metadata.brokers} - {*registered, *CONTROLLER_IDS})
-    if brokers != registered or dead:
-        yield f"its metadata has the brokers {sorted(brokers + dead)}, registered are {registered}"
+    if sorted(shown) != registered:
+        yield f"its metadata has the brokers {sorted(shown)}, registered are {registered}"
     known = {
         TopicPartition(topic.name, one.partition): one
         for topic in metadata.topics

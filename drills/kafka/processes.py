@@ -7,11 +7,13 @@ of drills. Mirrors what bin/kafka-server-start.sh does.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -44,6 +46,8 @@ log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 # Small, because several brokers run on one machine, and quick to start.
 _JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _END_TIMEOUT_S: Final = 20.0
+_ERROR: Final = re.compile(r"^(\[[^]]*\] (ERROR|FATAL)|[Ee]rror:) ")
+_IS_NO_EXCEPTION: Final = re.compile(r"$|\[|\s|hint: ")
 
 
 class SupervisedProcess:
@@ -70,7 +74,7 @@ class SupervisedProcess:
         """True if it has printed that it started. Raises EnvironmentProblem if it has ended."""
         if not self.is_running:
             raise EnvironmentProblem(
-                f"{self.name} ended: {self.last_words()}", hint=f"its log is {self.out}"
+                f"{self.name} ended: {self.end_reason()}", hint=f"its log is {self.out}"
             )
         return self.STARTED in self.log
 
@@ -140,9 +144,14 @@ class SupervisedProcess:
             return False
         return True
 
-    def last_words(self) -> str:
-        """Return the last line that the process has printed."""
+    def end_reason(self) -> str:
+        """Return the first error that the process has printed, or else the last line."""
         lines = [line for line in self.log.splitlines() if line.strip()]
+        for line, following in pairwise((*lines, "")):
+            error, count = _ERROR.subn("", line)
+            if count:
+                # A broker logs the exception on the next line.
+                return error if _IS_NO_EXCEPTION.match(following) else f"{error}: {following}"
         return lines[-1] if lines else "no output"
 
 

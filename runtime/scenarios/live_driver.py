@@ -48,7 +48,6 @@ class LiveDriver(ScenarioDriver, Generic[C]):
     """Base class of drivers whose cluster runs on threads or processes, in real time."""
 
     cluster: C
-    store_type = RecordedStore
     POLL_S = 0.005
     """Pause between two evaluations of a condition that is awaited."""
 
@@ -64,7 +63,11 @@ class LiveDriver(ScenarioDriver, Generic[C]):
     def store(self) -> Store:
         """The cluster's session. Calls raise ZooKeeperUnavailable if ZooKeeper does not respond."""
         store = self.cluster.own_session.store(within(_ZOOKEEPER_TIMEOUT_S))
-        return self.store_type(store, self.admin_history)
+        return self.recorded(store)
+
+    def recorded(self, store: Store) -> RecordedStore:
+        """Return the store whose writes are part of the history."""
+        return RecordedStore(store, self.admin_history)
 
     @property
     def zookeeper_changes(self) -> int:

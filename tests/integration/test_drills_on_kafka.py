@@ -27,21 +27,22 @@ MINE = """\
 drill: mine
 about: A leader is paused and killed and a disk fails while records are produced.
 cluster:
+  brokers: [0, 1, 1000]
   config: {replica.lag.time.max.ms: 5000, log.dirs: "d0,d1"}
   topics:
-    t: [[1, 2, 0]]
+    t: [[1, 1000, 0]]
 steps:
   - produce: {t-0: 200}
   - pause: leader of t-0
-    until: {leader: {t-0: 2}}
+    until: {leader: {t-0: 1000}}
   - resume: paused
-    until: {isr: {t-0: [0, 1, 2]}, acknowledged: {t-0: 200}}
-  - fail_log_dir: {broker: 2, log_dir: d0}
+    until: {isr: {t-0: [0, 1, 1000]}, acknowledged: {t-0: 200}}
+  - fail_log_dir: {broker: 1000, log_dir: d0}
     until: {isr: {t-0: [0, 1]}}
   - heal_all:
-    until: {isr: {t-0: [0, 1, 2]}}
-  - reassign: {t-0: [0, 2]}
-    until: {reassigning: [], hosts: {0: [t-0], 1: [], 2: [t-0]}}
+    until: {isr: {t-0: [0, 1, 1000]}}
+  - reassign: {t-0: [0, 1000]}
+    until: {reassigning: [], hosts: {0: [t-0], 1: [], 1000: [t-0]}}
   - produce: {t-0: 100}
   - move_controller
   - kill: leader of t-0

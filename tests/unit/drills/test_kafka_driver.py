@@ -1,9 +1,14 @@
-"""What the tools of a drill on Kafka's brokers see of the cluster."""
+"""klamm's controllers beside the brokers of a drill on Kafka, and why a process has ended."""
 
 from __future__ import annotations
 
-from klamm.drills.kafka.cluster import CONTROLLER_IDS
+from pathlib import Path
+
+import pytest
+
+from klamm.drills.kafka.cluster import controller_ids
 from klamm.drills.kafka.driver import BrokersStore
+from klamm.drills.kafka.processes import SupervisedProcess
 from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.clock import VirtualClock
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -14,11 +19,37 @@ from klamm.zk.znodes import BrokerIdsZNode
 
 
 def test_tools_do_not_see_the_brokers_of_klamms_controllers() -> None:
-    memory = MemoryStore(MemoryServer(VirtualClock()))
-    store = BrokersStore(memory, AdminHistory(lambda: 0.0))
+    memory, broker_ids = MemoryStore(MemoryServer(VirtualClock())), (0, 1000, 1050)
+    own = controller_ids(broker_ids)
+    store = BrokersStore(memory, AdminHistory(lambda: 0.0), broker_ids)
     assert store.read([GetChildren(BrokerIdsZNode.path)])[0].children is None
     zk = KafkaZkClient(memory)
-    for broker_id in (0, 7, CONTROLLER_IDS[0], CONTROLLER_IDS[-1]):
+    for broker_id in (*broker_ids, own[0], own[-1]):
         zk.create_recursive(f"{BrokerIdsZNode.path}/{broker_id}")
     ids, others = store.read([GetChildren(BrokerIdsZNode.path), GetChildren("/brokers")])
-    assert (ids.children, others.children) == (["0", "7"], ["ids"])
+    assert (ids.children, others.children) == (["0", "1000", "1050"], ["ids"])
+
+
+STARTUP_FAILED = "Fatal error during KafkaServer startup. Prepare to shutdown (kafka.server)"
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("", "no output"),
+        ("a\nb\n\n", "b"),
+        (
+            f"[1] INFO a\n[1] ERROR {STARTUP_FAILED}\nE: no id\n\tat kafka\n[1] INFO shutting down",
+            f"{STARTUP_FAILED}: E: no id",
+        ),
+        ("[1] FATAL all log dirs failed\n[1] ERROR Exiting Kafka.\n", "all log dirs failed"),
+        ("error: broker 1000 is registered\nhint: choose another id", "broker 1000 is registered"),
+        ("Error: no class\nCaused by: E: kafka.Kafka\n", "no class: Caused by: E: kafka.Kafka"),
+    ],
+)
+def test_a_process_ended_for_the_first_error_in_its_output(
+    log: str, reason: str, tmp_path: Path
+) -> None:
+    process = SupervisedProcess("a process", tmp_path, "out")
+    process.out.write_text(log)
+    assert process.end_reason() == reason
