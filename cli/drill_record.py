@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from klamm.cli.explanations.linked_events import read_rows
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
@@ -29,5 +28,5 @@ def record(
     """
     rows = CountedRows(chosen_source(journal, server, data_dir))
     with waiting("the whole journal"):
-        recorded = list(read_rows(rows.lines, lambda _: True))
+        recorded = list(rows.rows())
     typer.echo(drill_from_journal(recorded, "recorded"), nl=False)

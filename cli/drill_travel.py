@@ -189,7 +189,7 @@ class _Screen:
     def show_explanation(self, subject: str) -> None:
         """Print the explanation of a partition or an event."""
         rows = self._travel.rows
-        explained = explain_subject(subject, lambda: map(msgspec.json.encode, rows))
+        explained = explain_subject(subject, lambda: rows)
         self._echo(explained_lines(explained))
 
     def show_status(self) -> None:

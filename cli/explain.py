@@ -18,7 +18,7 @@ import typer
 
 from klamm.cli.completion import complete_partition
 from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
-from klamm.cli.explanations.linked_events import Cause, ExplainedRow, LinkedEvent
+from klamm.cli.explanations.linked_events import Cause, ExplainedRow, LinkedEvent, Rows
 from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, print_result
@@ -66,18 +66,6 @@ _LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]{1,15})")
 _ROW: Final = re.compile(r"row ([0-9]{1,15})")
 
 
-class _RowKey(msgspec.Struct, frozen=True):
-    """The fields that identify a row in a journal."""
-
-    run_id: str
-    controller: int
-    epoch: int
-    seq: int
-
-
-_row_key = msgspec.json.Decoder(_RowKey)
-
-
 def explain(
     subject: Annotated[
         str,
@@ -113,7 +101,7 @@ def explain(
     if not rows.is_written and journal is None:
         typer.echo(f"warning: the cluster of {rows.path} has ended: {OLD_ROWS}", err=True)
     with waiting("the whole journal"):
-        explained = explain_subject(subject, rows.lines, show_all, at)
+        explained = explain_subject(subject, rows.rows, show_all, at)
     if explained.is_of_earlier_run:
         typer.echo(f"warning: {explained.subject} {EARLIER_RUN}", err=True)
     values = {"journal": rows.origin, **as_json(explained)}
@@ -123,7 +111,7 @@ def explain(
 
 def explain_subject(
     subject: str,
-    lines: Callable[[], Iterator[bytes]],
+    rows: Rows,
     show_all: bool = False,
     at: str | None = None,
 ) -> Explained:
@@ -135,7 +123,7 @@ def explain_subject(
     if event is not None:
         if show_all or at is not None:
             raise UsageError("--all and --at apply to a partition, not to an event")
-        return explain_event(lines, int(event[2]), None if event[1] is None else int(event[1]))
+        return explain_event(rows, int(event[2]), None if event[1] is None else int(event[1]))
     topic, dash, number = subject.rpartition("-")
     partition = whole_number(number)
     if not dash or not topic or partition is None:
@@ -143,25 +131,24 @@ def explain_subject(
             f"'{subject}' is neither a partition nor an event",
             hint="write orders-3 for a partition, '#17' for an event",
         )
-    chosen = None if at is None else _chosen(at, lines)
-    return explain_partition(lines, TopicPartition(topic, partition), chosen, show_all)
+    chosen = None if at is None else _chosen(at, rows)
+    return explain_partition(rows, TopicPartition(topic, partition), chosen, show_all)
 
 
-def _chosen(at: str, lines: Callable[[], Iterator[bytes]]) -> Chosen:
+def _chosen(at: str, rows: Rows) -> Chosen:
     """Return a function that selects the change for --at. Raises UsageError for an invalid value.
 
-    ``at``: a time, ``row 46``, or ``epoch:N`` for the change that set leader epoch N. ``lines``
-    returns the rows of the journal.
+    ``at``: a time, ``row 46``, or ``epoch:N`` for the change that set leader epoch N.
     """
     row = _ROW.fullmatch(at)
     if row is not None:
         if int(row[1]) == 0:
             raise UsageError(f"--at {at}: rows are numbered from 1")
-        first = [_row_key.decode(line) for line in itertools.islice(lines(), int(row[1]))]
+        first = [_key(r) for r in itertools.islice(rows(), int(row[1]))]
         if len(first) < int(row[1]):
             raise UsageError(f"--at {at}: the journal has only {len(first):,} rows")
         keys = frozenset(first)
-        return _last(lambda row: _RowKey(row.run_id, row.controller, row.epoch, row.seq) in keys)
+        return _last(lambda r: _key(r) in keys)
     epoch = _LEADER_EPOCH.fullmatch(at)
     if epoch is not None:
         wanted = int(epoch[1])
@@ -173,22 +160,32 @@ def _chosen(at: str, lines: Callable[[], Iterator[bytes]]) -> Chosen:
     if elapsed is not None:
         until_ms = SIMULATION_START_MS + float(elapsed[1]) * 1000
         return _last(lambda row: row.t_ms <= until_ms)
-    until: datetime | dt_time
+    return _last(_until(at))
+
+
+def _until(at: str) -> Callable[[JournalRow], bool]:
+    """Return a function that is true for rows up to a time, or up to a time of each day.
+
+    Raises UsageError for an invalid time.
+    """
     try:
-        until = _time_of_day(at) if _CLOCK.fullmatch(at) else datetime.fromisoformat(at)
-    except ValueError:
+        if _CLOCK.fullmatch(at):
+            clock = _time_of_day(at)
+            return lambda row: datetime.fromtimestamp(row.t_ms / 1000).time() <= clock
+        # Also fails for a time so early or late that it has no timestamp.
+        until_ms = datetime.fromisoformat(at).timestamp() * 1000
+    except (ValueError, OverflowError):
         raise UsageError(
             f"--at {at} is not a valid time",
             hint="write 12:30:05, 2026-01-31T12:30:05, 9.5s (in a simulated run), 'row 46' or"
             " epoch:4",
         ) from None
+    return lambda row: row.t_ms <= until_ms
 
-    def is_before(row: JournalRow) -> bool:
-        if isinstance(until, dt_time):
-            return datetime.fromtimestamp(row.t_ms / 1000).time() <= until
-        return row.t_ms <= until.timestamp() * 1000
 
-    return _last(is_before)
+def _key(row: JournalRow) -> tuple[str, int, int, int]:
+    """Return the fields that identify a row in a journal."""
+    return row.run_id, row.controller, row.epoch, row.seq
 
 
 def _last(is_before: Callable[[JournalRow], bool]) -> Chosen:

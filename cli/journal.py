@@ -16,7 +16,7 @@ from klamm.cli.command_loading import command_group
 from klamm.cli.options import print_lines
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
-from klamm.cluster.journal import JOURNAL_FILE
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow, parse_row
 from klamm.runtime.journal_text import EventNames, row_text
 from klamm.server.data_dir import default_data_dir, is_held, read_address
 from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
@@ -164,11 +164,19 @@ class DamageWarnings:
                 typer.echo(f"warning: the journal is damaged: {damage}{more}", err=True)
 
 
+def valid_row(line: bytes) -> JournalRow:
+    """Return the row in a line from a source, which has skipped damaged lines.
+
+    Raises KlammError if the source is a server that sent something else.
+    """
+    row = parse_row(line)
+    if isinstance(row, str):
+        raise KlammError(f"not a journal row: {line[:60]!r}")
+    return row
+
+
 def row_line(line: bytes, names: EventNames) -> str:
     """Format a line of the journal as text. Raises KlammError for a malformed line."""
-    try:
-        row = msgspec.json.decode(line, type=dict[str, Any])
-        names.see(row)
-        return row_text(row, names)
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise KlammError(f"not a journal row: {line[:60]!r}") from error
+    row = msgspec.to_builtins(valid_row(line))
+    names.see(row)
+    return row_text(row, names)

@@ -20,11 +20,12 @@ from klamm.cli.journal import (
     JournalSource,
     ServerSource,
     journal_source,
+    valid_row,
     writer_of,
 )
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
-from klamm.cluster.journal import JOURNAL_FILE
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.runtime.journal_text import time_zone
 
 JournalFile = Annotated[
@@ -71,19 +72,24 @@ class CountedRows:
         self._source = source
         self._warnings = DamageWarnings()
         self._count = 0
-        self._first = self._last = b""
+        self._first_ms: int | None = None
+        self._last_ms: int | None = None
 
-    def lines(self) -> Iterator[bytes]:
+    def rows(self) -> Iterator[JournalRow]:
         """Yield the rows from first to last; print warnings about damaged lines.
 
         Raises UsageError at the end if the journal has no rows.
         """
-        count, first, last = 0, b"", b""
+        count, first_ms, last_ms = 0, None, None
         part = self._source.after(0)
         while part.lines:
             self._warnings.show(part)
-            count, first, last = count + len(part.lines), first or part.lines[0], part.lines[-1]
-            yield from part.lines
+            count += len(part.lines)
+            for line in part.lines:
+                row = valid_row(line)
+                first_ms = row.t_ms if first_ms is None else first_ms
+                last_ms = row.t_ms
+                yield row
             part = self._source.after(part.next)
         if not count:
             raise UsageError(
@@ -91,12 +97,12 @@ class CountedRows:
                 hint="klamm up writes the journal to journal.jsonl in its data directory",
             )
         self._warnings.show(part)
-        self._count, self._first, self._last = count, first, last
+        self._count, self._first_ms, self._last_ms = count, first_ms, last_ms
 
     @property
     def origin(self) -> JournalOrigin:
         """The journal, and which of its rows were read."""
-        times = _time_of(self._first), _time_of(self._last)
+        times = self._first_ms, self._last_ms
         return JournalOrigin(self.path, self._cluster, self.is_written, self._count, *times)
 
 
@@ -122,13 +128,6 @@ def _origin_of(source: JournalSource) -> tuple[str, str | None, bool]:
         return f"{status['data_dir']}/{JOURNAL_FILE}", status["url"], True
     writer = writer_of(source.path)
     return str(source.path), writer.url, writer.is_running
-
-
-def _time_of(line: bytes) -> int | None:
-    if not line:
-        return None
-    t_ms: int = msgspec.json.decode(line)["t_ms"]
-    return t_ms
 
 
 def _time(t_ms: int) -> str:

@@ -19,7 +19,11 @@ JOURNAL_FILE: Final = "journal.jsonl"
 SCHEMA_VERSION: Final = 1
 NOT_JSON: Final = "not json"
 NOT_A_ROW: Final = "not a row"
-"""Reasons that ``line_problem`` returns for an invalid line of the journal."""
+IMPOSSIBLE_TIME: Final = "impossible time"
+"""Reasons that ``parse_row`` returns for an invalid line of the journal."""
+FIRST_MS: Final = 0
+LAST_MS: Final = 7_258_118_399_999
+"""The end of the year 2199. A row with a later time, or from before 1970, is damaged."""
 
 
 class Kind(StrEnum):
@@ -77,19 +81,7 @@ def is_isr_removal_written(
     return prev_isr is not None and (prev_isr, prev_leader) != (isr, leader)
 
 
-class _Shape(msgspec.Struct, gc=False):
-    """Fields common to the journal rows of all schema versions."""
-
-    v: int
-    run_id: str
-    t_ms: int
-    seq: int
-    controller: int
-    epoch: int
-    kind: str
-
-
-class JournalRow(_Shape, omit_defaults=True, gc=False):
+class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
     """Journal row about one change, request or failure, such as a state transition.
 
     - ``t_ms``: wall-clock time in milliseconds since the epoch.
@@ -104,6 +96,13 @@ class JournalRow(_Shape, omit_defaults=True, gc=False):
     have controller -2 and epoch 0.
     """
 
+    v: int
+    run_id: str
+    t_ms: int
+    seq: int
+    controller: int
+    epoch: int
+    kind: str
     cluster_id: str | None = None
     event_id: int = 0
     cause_id: int = 0
@@ -127,18 +126,22 @@ class JournalRow(_Shape, omit_defaults=True, gc=False):
     detail: str | None = None
 
 
-_shape = msgspec.json.Decoder(_Shape)
+_decode = msgspec.json.Decoder(JournalRow).decode
 
 
-def line_problem(line: bytes) -> str | None:
-    """Return the reason why a line is not a valid journal row of any version, or None if valid."""
+def parse_row(line: bytes) -> JournalRow | str:
+    """Return the row in a line of a journal, or the reason why the line is not a valid row.
+
+    All readers of journals use this function, so that they skip the same lines. Rows of later
+    schema versions and unknown kinds are valid if their fields have the types of JournalRow.
+    """
     try:
-        _shape.decode(line)
+        row = _decode(line)
         # msgspec does not validate strings that it skips.
         if not line.isascii():
             line.decode()
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, RecursionError):
         return NOT_A_ROW
     except (msgspec.DecodeError, UnicodeDecodeError):
         return NOT_JSON
-    return None
+    return row if FIRST_MS <= row.t_ms <= LAST_MS else IMPOSSIBLE_TIME

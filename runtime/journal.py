@@ -11,13 +11,12 @@ import msgspec
 
 from klamm.brokers.storage.disk import LOCAL_DISK, Disk
 from klamm.cluster.errors import JournalUnwritable
-from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind, parse_row
 from klamm.runtime.archive import Archive
 from klamm.runtime.line_file import MAX_PENDING_BYTES, LineFile
 from klamm.runtime.rotated_files import LogLines
 
 _JOURNAL_ITSELF: Final = -2
-_decoder = msgspec.json.Decoder(JournalRow)
 _log = logging.getLogger(__name__)
 
 
@@ -164,8 +163,8 @@ def read_journal(path: Path) -> list[JournalRow]:
     rows = []
     damaged = 0
     for line in LogLines(path):
-        row = _row(line)
-        if row is None:
+        row = parse_row(line)
+        if isinstance(row, str):
             damaged += 1
         else:
             rows.append(row)
@@ -175,11 +174,4 @@ def read_journal(path: Path) -> list[JournalRow]:
 
 
 def _is_row(line: bytes) -> bool:
-    return _row(line) is not None
-
-
-def _row(line: bytes) -> JournalRow | None:
-    try:
-        return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    return not isinstance(parse_row(line), str)

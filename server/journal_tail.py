@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from klamm.cluster.journal import line_problem
+from klamm.cluster.journal import parse_row
 from klamm.runtime.rotated_files import LogFile, line_number, opened_at, rotated
 
 _BLOCK: Final = 1 << 16
@@ -130,15 +130,15 @@ def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
 def _rows(segment: LogFile, file: BinaryIO, offset: int, data: bytes) -> JournalPart:
     """Return the valid rows in ``data``, which begins at ``offset`` in the file."""
     lines = data.split(b"\n")[:-1]
-    problems = [line_problem(line) for line in lines]
-    good = [line for line, problem in zip(lines, problems, strict=True) if problem is None]
+    found = [parse_row(line) for line in lines]
+    good = [line for line, row in zip(lines, found, strict=True) if not isinstance(row, str)]
     damaged: tuple[str, ...] = ()
     if len(good) < len(lines):
         first = line_number(file, offset)
         damaged = tuple(
             f"{segment.path.name}:{first + n}: {problem}"
-            for n, problem in enumerate(problems)
-            if problem is not None
+            for n, problem in enumerate(found)
+            if isinstance(problem, str)
         )
     return JournalPart(good, segment.begin + offset + len(data), damaged)
 

@@ -16,11 +16,10 @@ import msgspec
 
 from klamm.cli.explanations.linked_events import (
     EventKey,
-    Lines,
     LinkedEvent,
     LinkedEvents,
+    Rows,
     key_of,
-    read_rows,
 )
 from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
 from klamm.cluster.counting import are, brokers_text, listed
@@ -58,7 +57,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def explain_partition(
-    lines: Lines,
+    rows: Rows,
     partition: TopicPartition,
     chosen: Chosen | None = None,
     show_all: bool = False,
@@ -68,13 +67,12 @@ def explain_partition(
     If ``chosen`` is given, the change that it selects counts as the last change. Raises NotFound if
     the journal does not contain the partition, or if ``chosen`` selects no change.
     """
-    wanted = f'"topic":"{partition.topic}"'.encode()
-    found = LinkedEvents(lines, lambda line: b'"topic":' not in line or wanted in line)
+    found = LinkedEvents(rows, lambda row: row.topic in (None, partition.topic))
     known = found.groups()
     groups = [group for group in known if any(_concerns(partition, r) for r in group)]
     own = [[r for r in group if _concerns(partition, r)] for group in groups]
-    if not any(r.partition == partition.partition for rows in own for r in rows):
-        raise _unknown(lines, partition)
+    if not any(r.partition == partition.partition for group in own for r in group):
+        raise _unknown(rows, partition)
     is_of_earlier_run = chosen is None and _has_later_run(own[-1][-1].run_id, known)
     if chosen is not None:
         last = chosen(own)
@@ -88,7 +86,7 @@ def explain_partition(
     logs = found.logs_of(partition)
     if chosen is not None:
         logs = [row for row in logs if row.t_ms <= own[-1][-1].t_ms]
-    status = partition_status(row for rows in own for row in rows)
+    status = partition_status(itertools.chain.from_iterable(own))
     picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
     waits = _waits_of(itertools.chain.from_iterable(known), partition)
@@ -102,20 +100,16 @@ def explain_partition(
     )
 
 
-def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Explained:
+def explain_event(rows: Rows, event_id: int, epoch: int | None = None) -> Explained:
     """Explain the effects of the last event with this number.
 
     If ``epoch`` is given, only events of that controller epoch count. Raises NotFound if the
     journal has no such event.
     """
-    number = f'"event_id":{event_id}'.encode()
-    ends = (number + b",", number + b"}")
     found = LinkedEvents(
-        lines,
-        lambda line: (
-            b'"topic":' not in line
-            or any(end in line for end in ends)
-            or b'"reassignment_phase"' in line
+        rows,
+        lambda row: (
+            row.topic is None or row.event_id == event_id or row.kind == Kind.REASSIGNMENT_PHASE
         ),
     )
     groups = [
@@ -168,12 +162,12 @@ def _is_change(row: JournalRow) -> bool:
     return not (row.kind == Kind.REPLICA_TRANSITION and row.from_ == row.to)
 
 
-def _unknown(lines: Lines, partition: TopicPartition) -> NotFound:
+def _unknown(rows: Rows, partition: TopicPartition) -> NotFound:
     # A refused reassignment may name a partition that never existed.
     known = {
         TopicPartition(row.topic, row.partition)
-        for row in read_rows(lines, lambda line: b'"topic":' in line and b'"partition":' in line)
-        if row.topic is not None and row.kind != Kind.REASSIGNMENT_FAILED
+        for row in rows()
+        if row.topic is not None and row.partition >= 0 and row.kind != Kind.REASSIGNMENT_FAILED
     }
     of_topic = sorted(tp.partition for tp in known if tp.topic == partition.topic)
     if of_topic:

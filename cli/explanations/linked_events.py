@@ -22,15 +22,14 @@ from klamm.cli.explanations.rows import (
     trigger_of,
     znodes_of,
 )
-from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
 from klamm.statemachines.explanations import Rule
 from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 
-Lines = Callable[[], Iterable[bytes]]
-"""Function that returns the lines of the journal; each call begins at the first line."""
+Rows = Callable[[], Iterable[JournalRow]]
+"""Function that returns the rows of the journal; each call begins at the first row."""
 _DELETION_STATES: Final = frozenset(
     state.value
     for state in (
@@ -104,10 +103,10 @@ class LinkedEvent(msgspec.Struct, frozen=True):
 class LinkedEvents:
     """Rows of a journal, grouped by event, with the links between events.
 
-    Only the lines for which ``wanted`` returns True are decoded.
+    Only the rows for which ``wanted`` returns True are used.
     """
 
-    def __init__(self, lines: Lines, wanted: Callable[[bytes], bool]) -> None:
+    def __init__(self, rows: Rows, wanted: Callable[[JournalRow], bool]) -> None:
         self.by_event: dict[EventKey, list[JournalRow]] = {}
         self.begun: dict[tuple[str, str], list[EventKey]] = {}
         self.ended: dict[tuple[str, str], list[EventKey]] = {}
@@ -117,7 +116,7 @@ class LinkedEvents:
         self._logs: list[JournalRow] = []
         self._failed_dirs: dict[EventKey, list[JournalRow]] = {}
         self._unlinked_dirs: list[JournalRow] = []
-        for row in read_rows(lines, wanted):
+        for row in filter(wanted, rows()):
             if row.kind in _LOGS:
                 self._logs.append(row)
             elif row.kind == Kind.LOG_DIR_FAILED:
@@ -125,9 +124,9 @@ class LinkedEvents:
             else:
                 self._add(row)
         self.caused: dict[EventKey, list[EventKey]] = {}
-        for key, rows in self.by_event.items():
-            if rows[0].cause_id:
-                cause = key._replace(event_id=rows[0].cause_id)
+        for key, group in self.by_event.items():
+            if group[0].cause_id:
+                cause = key._replace(event_id=group[0].cause_id)
                 self.caused.setdefault(cause, []).append(key)
 
     def _add(self, row: JournalRow) -> None:
@@ -311,24 +310,6 @@ class LinkedEvents:
         if answers:
             return f"response of broker {answers[0].replica} to {answers[0].detail}"
         return "response of a broker" if rows else "an event without rows in this journal"
-
-
-def read_rows(lines: Lines, wanted: Callable[[bytes], bool]) -> Iterator[JournalRow]:
-    """Decode the journal lines for which ``wanted`` returns True.
-
-    Raises UsageError for a malformed line.
-    """
-    decode = msgspec.json.Decoder(JournalRow).decode
-    for number, line in enumerate(lines(), 1):
-        if not wanted(line):
-            continue
-        try:
-            yield decode(line)
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                f"line {number} is not a journal row: {error}",
-                hint="klamm up writes the journal to journal.jsonl in its data directory",
-            ) from error
 
 
 def key_of(row: JournalRow) -> EventKey:

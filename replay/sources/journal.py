@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from klamm.cluster.journal import (
+    FIRST_MS,
+    LAST_MS,
     NOT_A_ROW,
     NOT_JSON,
     SCHEMA_VERSION,
     JournalRow,
     Kind,
-    line_problem,
+    parse_row,
 )
 from klamm.replay.engines import Engine
 from klamm.replay.event_files import Folders, Tasks, store_tasks
@@ -50,10 +52,6 @@ from klamm.replay.sources.log_tail import FollowedPart, read_log_part
 
 OTHER_KIND: Final = "unknown kind"
 TORN: Final = "torn"
-IMPOSSIBLE_TIME: Final = "impossible time"
-_FIRST_MS: Final = 0
-_LAST_MS: Final = 7_258_118_399_999
-"""The end of the year 2199. A row with a later time, or from before 1970, is damaged."""
 _COLUMN_OF: Final = {
     "run_id": "run",
     "cluster_id": "run",
@@ -81,7 +79,6 @@ def _file_schema() -> pa.Schema:
 
 _FILE_SCHEMA: Final = _file_schema()
 _version = msgspec.json.Decoder(_Version)
-_row = msgspec.json.Decoder(JournalRow)
 
 
 def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.RecordBatch]:
@@ -141,27 +138,22 @@ def _rows_of(data: bytes) -> pa.Table | None:
         pc.equal(rows["v"], SCHEMA_VERSION), pc.is_in(rows["kind"], value_set=_KIND_SET)
     )
     is_possible = pc.and_(
-        pc.greater_equal(rows["t_ms"], _FIRST_MS), pc.less_equal(rows["t_ms"], _LAST_MS)
+        pc.greater_equal(rows["t_ms"], FIRST_MS), pc.less_equal(rows["t_ms"], LAST_MS)
     )
     return rows if pc.all(pc.and_(is_known, is_possible)).as_py() else None
 
 
 def _problem(line: bytes) -> str | None:
     """Return a short reason why a line is not a valid row, or None if it is valid."""
-    try:
+    version: int | None = SCHEMA_VERSION
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         version = _version.decode(line).v
-        if version != SCHEMA_VERSION:
-            return f"schema version {'none' if version is None else version}"
-        row = _row.decode(line)
-        if row.kind not in _KINDS:
-            return OTHER_KIND
-        if not _FIRST_MS <= row.t_ms <= _LAST_MS:
-            return IMPOSSIBLE_TIME
-    except msgspec.ValidationError:
-        return NOT_A_ROW
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return NOT_JSON
-    return None
+    if version != SCHEMA_VERSION:
+        return f"schema version {'none' if version is None else version}"
+    row = parse_row(line)
+    if isinstance(row, str):
+        return row
+    return None if row.kind in _KINDS else OTHER_KIND
 
 
 def _good_ones(
@@ -245,10 +237,9 @@ def clusters_at_ends(paths: Sequence[Path]) -> list[str]:
             tail = file.read()
         plain = decompressed_head(head)
         for line in [*plain.split(b"\n"), *(tail.split(b"\n") if plain is head else ())]:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                row = _row.decode(line)
-                if row.cluster_id is not None:
-                    last_ms[row.cluster_id] = max(row.t_ms, last_ms.get(row.cluster_id, 0))
+            row = parse_row(line)
+            if not isinstance(row, str) and row.cluster_id is not None:
+                last_ms[row.cluster_id] = max(row.t_ms, last_ms.get(row.cluster_id, 0))
     return sorted(last_ms, key=last_ms.__getitem__)
 
 
@@ -260,7 +251,8 @@ def recognizes(path: Path, head: bytes) -> bool:
     """Return whether a file is a journal, by its name or its first lines."""
     data = decompressed_head(head)
     is_named = path.name.startswith(JOURNAL) and ".jsonl" in path.suffixes
-    return is_named or any(line_problem(line) is None for line in data.split(b"\n")[:_LOOKED_AT])
+    first = data.split(b"\n")[:_LOOKED_AT]
+    return is_named or any(not isinstance(parse_row(line), str) for line in first)
 
 
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:

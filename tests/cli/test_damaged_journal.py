@@ -42,6 +42,38 @@ def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) ->
         assert "orders-0" in printed.out
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"isr": "x"}, "not a row"),
+        ({"leader": "a"}, "not a row"),
+        ({"detail": {}}, "not a row"),
+        ({"t_ms": 10**18}, "impossible time"),
+        ({"t_ms": 253_402_300_800_000}, "impossible time"),
+        ({"t_ms": -62_135_596_800_001}, "impossible time"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 3, -1], ids=["first", "fourth", "last"])
+def test_every_reader_skips_the_same_line(
+    tmp_path: Path, capsys: Capture, changes: dict[str, object], problem: str, at: int
+) -> None:
+    lines = journal_of_a_creation()
+    place = range(len(lines))[at]
+    bad = msgspec.json.encode({**msgspec.json.decode(lines[place]), **changes}) + b"\n"
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join([b"{\n", *lines[:place], bad, *lines[place:]]))
+    for arguments in (
+        ["journal", "tail", "-n", "10000", "--data-dir", str(tmp_path)],
+        ["explain", "orders-0", "--journal", str(path)],
+        ["explain", "orders-0", "--json", "--journal", str(path)],
+        ["drill", "record", "--journal", str(path)],
+    ):
+        assert main(arguments) == 0
+        *_, first, second = capsys.readouterr().err.splitlines()
+        assert "journal.jsonl:1: not json" in first
+        assert f"journal.jsonl:{place + 2}: {problem}" in second
+
+
 def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: Capture) -> None:
     lines = journal_of_a_creation()
     (tmp_path / "journal.jsonl").write_bytes(b"{}\n" * 1_000 + b"".join(lines))

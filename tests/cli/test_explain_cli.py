@@ -191,6 +191,7 @@ def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None
         (["orders-eu-0", "--at", "row 9999"], 2, "--at row 9999: the journal has only ", ""),
         (["orders-eu-0", "--at", "row 0"], 2, "--at row 0: rows are numbered from 1", ""),
         (["orders-eu-0", "--at", "25:00"], 2, "--at 25:00 is not a valid time", "12:30:05"),
+        (["orders-eu-0", "--at", "0001-01-01"], 2, "--at 0001-01-01 is not a valid time", "12:30"),
         (
             ["orders-eu-0", "--at", "epoch:99"],
             1,
@@ -209,6 +210,17 @@ def test_bad_input_is_one_line(
     assert printed.err.startswith(f"error: {said}")
     assert hint in printed.err
     assert printed.err.count("\n") <= 2
+
+
+def test_a_journal_that_another_program_wrote_again(
+    journal: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    again = tmp_path / "journal.jsonl"
+    rows = map(json.loads, journal.read_bytes().splitlines())
+    again.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for subject in ("orders-eu-0", "#17"):
+        _, expected = explain(journal, capsys, subject).split("\n", 1)
+        assert explain(again, capsys, subject).split("\n", 1)[1] == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from klamm.cli.journal import DamageWarnings, FileSource, writer_of
@@ -153,7 +154,7 @@ class OneRowParts(FileSource):
 def test_rows_are_counted_while_they_are_read(folder: Path, kind: type[FileSource]) -> None:
     rows = CountedRows(kind(folder / "journal.jsonl"))
     for _ in range(2):
-        assert [json.loads(line) for line in rows.lines()] == ROWS
+        assert [msgspec.to_builtins(row) for row in rows.rows()] == ROWS
     found = rows.origin
     assert (found.row_count, found.first_ms, found.last_ms) == (5, 0, 4)
     assert (found.path, found.cluster, found.is_written) == (
@@ -163,7 +164,7 @@ def test_rows_are_counted_while_they_are_read(folder: Path, kind: type[FileSourc
     )
     (folder / "journal.jsonl").write_text("")
     with pytest.raises(UsageError, match="has no journal rows"):
-        list(CountedRows(FileSource(folder / "journal.jsonl")).lines())
+        list(CountedRows(FileSource(folder / "journal.jsonl")).rows())
 
 
 def test_who_writes_a_journal(folder: Path) -> None:

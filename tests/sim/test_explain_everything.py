@@ -4,7 +4,6 @@ state znode is told, once, with the version that ZooKeeper gave it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -59,10 +58,6 @@ def world() -> SimulatedWorld:
     return world
 
 
-def lines(world: SimulatedWorld) -> Iterator[bytes]:
-    yield from world.journal.to_bytes().splitlines()
-
-
 def partitions(world: SimulatedWorld) -> list[TopicPartition]:
     found = {
         TopicPartition(row.topic, row.partition)
@@ -75,7 +70,7 @@ def partitions(world: SimulatedWorld) -> list[TopicPartition]:
 def test_every_row_of_every_partition_has_rules(world: SimulatedWorld) -> None:
     explained = 0
     for tp in partitions(world):
-        found = explain_partition(lambda: lines(world), tp, show_all=True)
+        found = explain_partition(lambda: world.journal.rows, tp, show_all=True)
         rows = [r for r in world.journal.rows if (r.topic, r.partition) == tuple(tp)]
         steps = [step for change in found.changes for step in change.steps]
         assert [step.row for step in steps] == rows
@@ -89,7 +84,7 @@ def test_every_row_of_every_partition_has_rules(world: SimulatedWorld) -> None:
 
 def test_every_write_of_a_state_znode_is_reported_once(world: SimulatedWorld) -> None:
     for tp in partitions(world):
-        found = explain_partition(lambda: lines(world), tp, show_all=True)
+        found = explain_partition(lambda: world.journal.rows, tp, show_all=True)
         path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
         versions = [
             write.version
@@ -106,7 +101,7 @@ def test_every_write_of_a_state_znode_is_reported_once(world: SimulatedWorld) ->
 def test_every_event_is_explained(world: SimulatedWorld) -> None:
     keys = {(row.epoch, row.event_id) for row in world.journal.rows if row.event_id}
     for epoch, event_id in sorted(keys)[::7]:
-        (change,) = explain_event(lambda: lines(world), event_id, epoch).changes
+        (change,) = explain_event(lambda: world.journal.rows, event_id, epoch).changes
         assert (change.key.epoch, change.key.event_id) == (epoch, event_id)
         assert change.causes[0].event_id == event_id
         assert [cause.event_id for cause in change.causes if cause.event_id] == sorted(

@@ -19,7 +19,7 @@ TAKEN_UP = (
 
 
 def explained(world: SimulatedWorld, tp: TopicPartition) -> Explained:
-    return explain_partition(lambda: world.journal.to_bytes().splitlines(), tp)
+    return explain_partition(lambda: world.journal.rows, tp)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_second_deletion_of_a_topic_is_not_taken_for_the_first(world: Simula
 
 
 def test_before_the_work_began_nothing_is_waited_for(world: SimulatedWorld) -> None:
-    first = explain_partition(lambda: world.journal.to_bytes().splitlines(), T0, lambda _: 0)
+    first = explain_partition(lambda: world.journal.rows, T0, lambda _: 0)
     assert first.waits == ()
 
 

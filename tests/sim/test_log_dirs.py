@@ -207,7 +207,7 @@ def test_a_topic_with_a_lost_replica_is_deleted_once_the_directory_is_back() -> 
     assert work_lines(controller_status(controller)) == [
         "Deleting:    topic t waits for broker 1 (failed log directories of broker 1)"
     ]
-    why = explain_partition(lambda: world.journal.to_bytes().splitlines(), T0)
+    why = explain_partition(lambda: world.journal.rows, T0)
     assert why.waits == ("the deletion of topic t waits for broker 1, halted: offline replicas",)
     assert [(row.kind, row.replica) for row in why.logs] == [(Kind.LOG_DIR_FAILED, 1)]
     world.stop(1)

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from klamm.cluster.journal import (
+    IMPOSSIBLE_TIME,
     NOT_A_ROW,
     NOT_JSON,
     SCHEMA_VERSION,
     JournalRow,
     Kind,
-    line_problem,
+    parse_row,
 )
 from klamm.replay.sources.journal import journal_batches, recognizes
 
@@ -135,18 +136,35 @@ def test_a_row_distinguishes_a_journal_from_other_json() -> None:
 
 def test_a_broken_character_in_a_field_of_any_version_is_damage() -> None:
     good = line(detail="d\u00e9")
-    assert line_problem(good) is None
-    assert line_problem(good.replace("\u00e9".encode(), b"\xff")) == NOT_JSON
+    assert isinstance(parse_row(good), JournalRow)
+    assert parse_row(good.replace("\u00e9".encode(), b"\xff")) == NOT_JSON
     unknown = line(**{"of a later version": "x"}).replace(b'"x"', b'"\xff"')
-    assert line_problem(unknown) == NOT_JSON
+    assert parse_row(unknown) == NOT_JSON
 
 
 @pytest.mark.parametrize(
     ("damaged", "problem"),
-    [(b"[1]", NOT_A_ROW), (b'{"v":1}', NOT_A_ROW), (line()[:-9], NOT_JSON), (b"", NOT_JSON)],
+    [
+        (b"[1]", NOT_A_ROW),
+        (b'{"v":1}', NOT_A_ROW),
+        (line()[:-9], NOT_JSON),
+        (b"", NOT_JSON),
+        (line(isr="x"), NOT_A_ROW),
+        (line(leader="a"), NOT_A_ROW),
+        (line(detail={}), NOT_A_ROW),
+        (line(t_ms=-1), IMPOSSIBLE_TIME),
+        (line(t_ms=10**18), IMPOSSIBLE_TIME),
+    ],
 )
 def test_a_line_that_is_no_row_has_a_problem(damaged: bytes, problem: str) -> None:
-    assert line_problem(damaged) == problem
+    assert parse_row(damaged) == problem
+
+
+@pytest.mark.parametrize("after", [b"", b"]" * 200_000 + b"}"])
+def test_a_line_of_very_many_brackets_is_no_row(after: bytes) -> None:
+    deep = b'{"v":1,"a":' + b"[" * 200_000 + after
+    assert parse_row(deep) == NOT_A_ROW
+    assert problems(line() + b"\n" + deep + b"\n") == [(1, None), (2, NOT_A_ROW)]
 
 
 ROW = line() + b"\n"
