@@ -334,8 +334,8 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "healthy": ConditionKind(
         _true("healthy"),
         "healthy: true",
-        "Every broker of the cluster is registered, every partition has a leader and all its "
-        "replicas in sync, and no reassignment, deletion or election request is pending.",
+        "Every broker of the cluster is running and registered, every partition has a leader and "
+        "all its replicas in sync, and no reassignment, deletion or election request is pending.",
     ),
     "agrees": ConditionKind(
         _true("agrees"),

@@ -94,8 +94,8 @@ class Conditions(TypedDict, total=False):
     journal: Mapping[str, Value]
     """A row of the journal with these values was written since the step began."""
     healthy: bool
-    """Every broker of the cluster is registered, every partition has a leader and all its
-    replicas in sync, and no reassignment, deletion or election request is pending."""
+    """Every broker of the cluster is running and registered, every partition has a leader and
+    all its replicas in sync, and no reassignment, deletion or election request is pending."""
     agrees: Value
     """Controller and running brokers agree with ZooKeeper, as is checked at the end of a drill."""
     # <!-- end -->

@@ -264,11 +264,13 @@ def _nothing(seen: Any, _: Any) -> bool:
 def _unhealthy(view: ClusterView, _: Any) -> list[str]:
     """Return the first few reasons why the cluster is not healthy, one line each.
 
-    The result is cached until ZooKeeper changes, because reading all topics is slow."""
+    What ZooKeeper tells is cached until ZooKeeper changes, because reading all topics is slow."""
     changes = view.driver.zookeeper_changes
     if view.unhealthy is None or view.unhealthy[0] != changes:
         view.unhealthy = changes, _find_unhealthy(view)
-    return view.unhealthy[1]
+    cluster = view.driver.cluster
+    ended = sorted(set(cluster.spec.broker_ids).difference(cluster.nodes))
+    return view.unhealthy[1] or [f"brokers {ended} are not running"] * bool(ended)
 
 
 def _find_unhealthy(view: ClusterView) -> list[str]:

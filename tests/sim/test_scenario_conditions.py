@@ -113,11 +113,13 @@ def test_a_cluster_is_healthy_until_a_broker_dies_and_again_when_it_is_back() ->
     runner, _ = four_brokers()
     healthy = StepCheck(Moment.EXPECT, Condition("healthy", True), is_required=False)
     seen = []
-    for done in ((), (actions.Kill(2), steps.Wait(7_000)), (actions.Start(2), steps.Wait(2_000))):
+    kill, start = actions.Kill(2), actions.Start(2)
+    for done in ((), (kill,), (steps.Wait(7_000),), (start, steps.Wait(2_000))):
         result = runner.run_step(Step("s", done, (healthy,)))
         seen.append([(check.is_met, check.seen) for check in result.checks])
     dead = ["brokers [0, 1, 3] are registered", "u-0: leader -1, ISR [2], replicas [2]"]
-    assert seen == [[(True, [])], [(False, dead)], [(True, [])]]
+    killed = ["brokers [2] are not running"]
+    assert seen == [[(True, [])], [(False, killed)], [(False, dead)], [(True, [])]]
 
 
 def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
