@@ -30,7 +30,10 @@ from klamm.runtime.journal_text import time_zone
 
 JournalFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Journal to read. [default: the cluster's journal]"),
+    typer.Option(
+        metavar="PATH",
+        help="journal.jsonl or its directory. [default: the cluster's journal]",
+    ),
 ]
 
 
@@ -112,6 +115,13 @@ def chosen_source(journal: Path | None, server: str | None, data_dir: Path | Non
         return journal_source(server, data_dir, os.environ)
     if server is not None or data_dir is not None:
         raise UsageError("give either --journal, or --server or --data-dir, but not both")
+    if journal.suffix in (".gz", ".zst"):
+        raise UsageError(
+            f"--journal does not read compressed files: {journal}",
+            hint="give journal.jsonl or its directory, to read its rotated files too",
+        )
+    if journal.is_dir():
+        journal /= JOURNAL_FILE
     if not journal.is_file():
         what = f"not a file: {journal}" if journal.exists() else f"no such journal: {journal}"
         raise UsageError(what, hint="klamm up writes journal.jsonl")

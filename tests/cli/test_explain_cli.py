@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -238,11 +239,31 @@ def test_a_file_that_is_no_journal(tmp_path: Path, capsys: Capture, content: byt
         )
 
 
+def test_the_directory_of_a_journal_and_its_rotated_files(
+    journal: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    data = journal.read_bytes()
+    half = data.index(b"\n", len(data) // 2) + 1
+    old = tmp_path / f"journal.jsonl.{half:020}.gz"
+    old.write_bytes(gzip.compress(data[:half]))
+    (tmp_path / "journal.jsonl").write_bytes(data[half:])
+    whole, *expected = explain(journal, capsys, "orders-eu-0", "--all").splitlines()
+    for path in (tmp_path, tmp_path / "journal.jsonl"):
+        origin, *shown = explain(path, capsys, "orders-eu-0", "--all").splitlines()
+        assert origin == whole.replace(str(journal), f"{tmp_path}/journal.jsonl")
+        assert shown == expected
+    for command in (["explain", "orders-eu-0"], ["drill", "record"]):
+        assert main([*command, "--journal", str(old)]) == 2
+        error, hint = capsys.readouterr().err.splitlines()
+        assert error == f"error: --journal does not read compressed files: {old}"
+        assert "journal.jsonl or its directory" in hint
+
+
 def test_no_journal(tmp_path: Path, capsys: Capture) -> None:
     assert main(["explain", "t-0", "--journal", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.startswith(f"error: no such journal: {tmp_path}/none\n")
     assert main(["explain", "t-0", "--journal", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith(f"error: not a file: {tmp_path}\n")
+    assert capsys.readouterr().err.startswith(f"error: no such journal: {tmp_path}/journal.jsonl\n")
     assert main(["explain", "t-0", "--data-dir", str(tmp_path)]) != 0
     assert capsys.readouterr().err.startswith("error: ")
 
