@@ -80,9 +80,8 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> str:
-    # A naive time is in UTC.
-    zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    return time_text(round(zoned.timestamp() * 1000))
+    # The engines return naive times, which are in UTC.
+    return time_text(round(value.replace(tzinfo=UTC).timestamp() * 1000))
 
 
 def _text(value: Any) -> str:

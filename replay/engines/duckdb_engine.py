@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MANY_BYTES: Final = 32 << 20
 """Minimum input size at which worker processes save more time than it takes to start them."""
 _WRITTEN: Final = "part-0.parquet"
+_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
+"""Type whose values DuckDB cannot return to Python without the package pytz."""
 _SOURCE: Final = re.compile(r"source=(\d+)/")
 """Name of a directory that gives the value of the column ``source`` for the files in it."""
 
@@ -59,6 +61,7 @@ def duckdb_connection(threads: int, memory_mb: int) -> Iterator[duckdb.DuckDBPyC
             "preserve_insertion_order": False,
         }
         with duckdb.connect(config=config) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
             yield connection
 
 
@@ -81,10 +84,14 @@ class DuckDbEngine:
 
     def fetch(self, sql: str) -> QueryResult:
         """Return the result of a query."""
-        cursor = self._run(sql)
-        columns = [column[0] for column in cursor.description or ()]
         with _one_line_errors():
-            return QueryResult(columns, cursor.fetchall())
+            found = self._connection.sql(sql)
+            columns, types = found.columns, list(map(str, found.types))
+            if any(_ZONED in name for name in types):
+                plain = (name.replace(_ZONED, "TIMESTAMP") for name in types)
+                casts = ", ".join(f"CAST(#{n} AS {name})" for n, name in enumerate(plain, 1))
+                found = found.project(casts)
+            return QueryResult(columns, found.fetchall())
 
     def arrow(self, sql: str) -> pa.Table:
         """Return the result of a query as an Arrow table."""

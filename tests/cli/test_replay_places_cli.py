@@ -125,6 +125,10 @@ def test_what_is_no_query_is_refused_before_anything_is_read(
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("TZ", "Asia/Kolkata")
         time.tzset()
-        assert main(["replay", "sql", "SELECT time FROM events", str(journal), "--json"]) == 0
+        columns = "time, TIMESTAMPTZ '2021-09-01 10:00:00', to_timestamp(t_ms / 1000)"
+        query = f"SELECT {columns} FROM events"
+        assert main(["replay", "sql", query, str(journal), "--json"]) == 0
     time.tzset()
-    assert json.loads(capsys.readouterr().out)["rows"] == [["2026-01-02 10:15:00.250"]]
+    assert json.loads(capsys.readouterr().out)["rows"] == [
+        ["2026-01-02 10:15:00.250", "2021-09-01 10:00:00.000", "2026-01-02 10:15:00.250"]
+    ]

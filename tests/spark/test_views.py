@@ -102,6 +102,16 @@ def test_spark_does_not_print_the_error_of_a_query(
     assert not caplog.records and not logger.disabled
 
 
+def test_times_with_a_zone_are_in_utc(duckdb: Engine) -> None:
+    at = "to_timestamp(1.5) AS at, [{'inner': to_timestamp(0)}] AS nested"
+    found = ask(duckdb, f"SELECT {at}, TIMESTAMPTZ '2021-09-01 10:00:00' AS fixed", 1)
+    begin = datetime(1970, 1, 1)
+    assert found.columns == ["at", "nested", "fixed"]
+    assert found.rows == [
+        (begin.replace(second=1, microsecond=500_000), [{"inner": begin}], datetime(2021, 9, 1, 10))
+    ]
+
+
 def test_only_views_that_a_query_names_are_made() -> None:
     with duckdb_engine(1, 256) as engine:
         make_views(table_in(engine, ONLINE), "SELECT Events.file FROM EVENTS AS renames")
