@@ -171,11 +171,17 @@ class KafkaCluster:
     def await_controller(self, broker_id: int) -> None:
         """Wait until the brokers send clients to this controller."""
 
+        found: list[object] = []
+
         def is_known() -> bool:
             known = self.admin.list_topics(timeout=PATIENCE_S)
+            found[:] = [known.controller_id, sorted(known.brokers)]
             return known.controller_id == broker_id and broker_id in known.brokers
 
-        wait_until(is_known, PATIENCE_S, f"clients find controller {broker_id}")
+        try:
+            wait_until(is_known, PATIENCE_S, f"clients find controller {broker_id}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: they find {found}; logs: {self._folder}") from None
 
     def close(self) -> None:
         """End all processes."""
