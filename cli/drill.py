@@ -190,9 +190,7 @@ def run(
         raise typer.Exit(_travel(drills or [], until, step, options))
     words, left_out = _chosen(drills or [], run_all, world, page)
     found = [find_for_world(word, world, zookeeper) for word in words]
-    for path in (junit, page):
-        if path is not None:
-            write_file(path, "")  # Fails before the drills run, not after.
+    _check_files(junit, page)
     with (
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
@@ -221,6 +219,15 @@ def run(
         if data_dir is not None:
             typer.echo(f"Journals: {data_dir}")
     raise typer.Exit(code)
+
+
+def _check_files(junit: Path | None, page: Path | None) -> None:
+    """Empty the files that the drills' run will write, to fail before it and not after."""
+    if page is not None and page == junit:
+        raise UsageError("--page and --junit name the same file")
+    for path in (junit, page):
+        if path is not None:
+            write_file(path, "")
 
 
 def _passed_words(names: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:

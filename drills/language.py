@@ -43,6 +43,7 @@ DRILL_WORDS: Final = (
 )
 ALL: Final = "all"
 MAX_BYTES: Final = 1_000_000
+_MAX_NAME: Final = 100
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -83,6 +84,10 @@ class _File:
                 fields["drill"].value,
                 f"the name '{name}' must be lower case",
                 "as in leader-loss",
+            )
+        if len(name) > _MAX_NAME:
+            raise reader.error(
+                fields["drill"].value, f"the name is longer than {_MAX_NAME} characters"
             )
         about = " ".join(reader.text(fields["about"].value, "about").split())
         cluster, topics = DrillCluster(), list[DrillTopic]()

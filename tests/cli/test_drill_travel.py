@@ -95,6 +95,7 @@ def test_a_moment_that_is_never_reached(run: Any) -> None:
         (["--all", "--step"], "cannot be combined"),
         (["leader-loss", "--until", "5s", "--real"], "cannot be combined"),
         (["leader-loss", "--step", "--json"], "cannot be combined"),
+        (["leader-loss", "--page", "x", "--junit", "x"], "--page and --junit name the same file"),
         (["zookeeper-quorum-lost", "--step"], "requires real ZooKeeper servers"),
     ],
 )

@@ -814,6 +814,9 @@ WRONG_FILES = {
     "- a": "d.yaml:1:1: a drill must be 'name: value' lines",
     "drill: d": "d.yaml:1:1: a drill requires 'about'",
     "drill: D\nabout: x\nsteps: [wait]": "d.yaml:1:8: the name 'D' must be lower case",
+    f"drill: {'d' * 101}\nabout: x\nsteps: [wait]": (
+        "d.yaml:1:8: the name is longer than 100 characters"
+    ),
     "drill: d\nabout: x\nsteps: []": "d.yaml:3:8: the list of steps is empty",
     "drill: d\nabout: x\nsteps: 1": "d.yaml:3:8: steps must be a list",
     "drill: d\nabouts: x": "d.yaml:2:1: unknown word in a drill 'abouts'",
