@@ -27,7 +27,6 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import plural, whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import summary_text, time_text
@@ -106,7 +105,7 @@ def explain(
         typer.echo(f"warning: {explained.subject} {EARLIER_RUN}", err=True)
     values = {"journal": rows.origin, **as_json(explained)}
     lines = (rows.origin.text, *explained_lines(explained))
-    print_result(json, values, map(harmless_line, lines))
+    print_result(json, values, lines)
 
 
 def explain_subject(

@@ -68,11 +68,11 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
 
 
 def print_result(as_json: bool, value: object, lines: Iterable[str]) -> None:
-    """Print the result of a command: as indented JSON, or as lines of text."""
+    """Print the result of a command: as indented JSON, or as escaped lines of text."""
     if as_json:
         print_json(value)
     else:
-        print_lines(lines)
+        print_lines(map(harmless_line, lines))
 
 
 def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:

@@ -42,7 +42,7 @@ def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Call
     @wraps(ask)
     def command(server: str | None, data_dir: Path | None, json: bool, **given: Any) -> None:
         answer, text = ask(find_server(server, data_dir), **given)
-        print_result(json, answer, [text])
+        print_result(json, answer, text.split("\n"))
 
     take_options(command, ask, _SERVER_OPTIONS)
     return command

@@ -82,6 +82,19 @@ def test_two_logs_that_are_equal_end_in_0(
     )
 
 
+def test_strange_names_are_escaped(
+    journal: Path, world: SimulatedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        msgspec.structs.replace(row, topic="t\0\u202e") if row.topic == "single" else row
+        for row in world.journal.rows
+    ]
+    code, told = diff(capsys, journal, written(tmp_path / "strange\u202e.jsonl", rows))
+    assert code == 14
+    assert told[1].startswith(rf"B: {tmp_path}/strange\u202e.jsonl (")
+    assert r"  t\u0000\u202e-0: absent in A, present in B" in told
+
+
 def test_a_row_that_is_not_utf8_is_a_lost_row(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
