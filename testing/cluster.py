@@ -6,6 +6,7 @@ drills take the same arguments and mean the same. A simulated cluster runs only 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -147,10 +148,13 @@ class ScriptedCluster(Actions):
             stack.callback(self._mark_closed)
             self._run(self._drill.steps[0])
             self._stack = stack.pop_all()
+            # Python would destroy the threads and files of a running cluster in any order.
+            atexit.register(self._stack.close)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        atexit.unregister(self._stack.close)
 
     def _mark_closed(self) -> None:
         self._is_closed = True

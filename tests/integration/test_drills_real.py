@@ -231,3 +231,19 @@ def test_a_cluster_in_python_leaves_no_parents_of_its_chroot(below: Any, chroot:
         with klamm.LocalCluster(1, zookeeper=f"{chroot}/a"):
             pass
     assert below() == []
+
+
+@pytest.mark.parametrize("kind", ["SimulatedCluster(1)", "LocalCluster(1, zookeeper='{}')"])
+def test_a_cluster_that_is_never_closed_is_closed_when_python_ends(
+    below: Any, chroot: str, kind: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import klamm; klamm.{kind.format(chroot)}.__enter__()"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (below(), list(tmp_path.iterdir())) == ([], [])
