@@ -28,6 +28,7 @@ _Cluster = TypeVar("_Cluster", bound="ScriptedCluster")
 DRILL_SUFFIX: Final = ".drill.yaml"
 MARKER: Final = "klamm"
 _SEED_OPTION: Final = "--klamm-seed"
+_MAX_SEED_DIGITS: Final = 100
 _REPORT: Final[pytest.StashKey[dict[str, list[str]]]] = pytest.StashKey()
 """Lines about each run of a test, for the report if the test fails, keyed by fixture."""
 _CLUSTERS: Final[pytest.StashKey[dict[str, ScriptedCluster]]] = pytest.StashKey()
@@ -48,6 +49,8 @@ def _seed(text: str) -> int:
     """Return the seed of the command line. Raises ArgumentTypeError if it is invalid."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    if len(text) > _MAX_SEED_DIGITS:
+        raise argparse.ArgumentTypeError(f"a seed has more than {_MAX_SEED_DIGITS} digits")
     return int(text)
 
 
@@ -120,6 +123,9 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         pytest.fail(
             f"@pytest.mark.{MARKER}: options need names, for example brokers=3", pytrace=False
         )
+    if "data_dir" in marker.kwargs:
+        place = "pytest's temporary directories, see --basetemp"
+        pytest.fail(f"@pytest.mark.{MARKER}: data_dir is one of {place}", pytrace=False)
     return dict(marker.kwargs)
 
 

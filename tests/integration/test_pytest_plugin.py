@@ -92,6 +92,7 @@ def test_the_seed_of_the_command_line_goes_before_the_markers(project: pytest.Py
     [
         ("brokers=-1", "cluster: brokers must be from 1 to 100, not*"),
         ("3", "options need names, for example brokers=3"),
+        ("data_dir='x'", "data_dir is one of pytest's temporary directories, see --basetemp"),
     ],
 )
 def test_an_invalid_marker_is_an_error_without_the_source_of_the_plugin(
@@ -175,7 +176,16 @@ def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
     run(project, "test_real.py").assert_outcomes(passed=1)
 
 
-def test_a_negative_seed_is_refused(project: pytest.Pytester) -> None:
-    done = run(project, "test_before.py", "--klamm-seed", "-5")
+@pytest.mark.parametrize(
+    ("seed", "message"),
+    [
+        ("-5", "-5 is not a whole number from 0 on"),
+        ("9" * 5000, "a seed has more than 100 digits"),
+    ],
+)
+def test_an_invalid_seed_is_refused_in_one_line(
+    project: pytest.Pytester, seed: str, message: str
+) -> None:
+    done = run(project, "test_before.py", "--klamm-seed", seed)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*argument --klamm-seed: -5 is not a whole number from 0 on"])
+    done.stderr.fnmatch_lines([f"*argument --klamm-seed: {message}"])
