@@ -6,6 +6,7 @@ the file of pools are such files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ from klamm.cluster.suggestions import suggestion
 T = TypeVar("T")
 
 MAX_DEPTH: Final = 50
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OPENING: Final = (
     yaml.FlowSequenceStartToken,
     yaml.FlowMappingStartToken,
@@ -74,9 +76,10 @@ class YamlReader:
         return root
 
     def _scan(self, text: str) -> None:
-        """Raise UsageError for anchors, aliases, tags and deep nesting.
+        """Raise UsageError for anchors, aliases, tags, deep nesting and surrogates.
 
-        A few aliases can expand to a huge document, and tags would be ignored.
+        A few aliases can expand to a huge document, and tags would be ignored. Surrogates are no
+        characters: text with them cannot be encoded.
         """
         depth = 0
         for token in yaml.scan(text, Loader=self._loader):
@@ -85,6 +88,9 @@ class YamlReader:
             if isinstance(token, yaml.TagToken):
                 tag = "".join(filter(None, token.value))
                 raise self.error_at(token.start_mark, f"the tag {tag} is not allowed")
+            if isinstance(token, yaml.ScalarToken) and (found := _SURROGATE.search(token.value)):
+                escape = f"\\u{ord(found[0]):04x}"
+                raise self.error_at(token.start_mark, f"{escape} is not a character")
             depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
             if depth > MAX_DEPTH:
                 raise self.error_at(token.start_mark, "nested too deeply")

@@ -58,7 +58,9 @@ class ClusterCompiler:
             values["broker_ids"] = self._broker_ids(fields["brokers"].value)
             reader.cluster = DrillCluster(broker_ids=values["broker_ids"])
         if "controllers" in fields:
-            values["controllers"] = tuple(reader.brokers(fields["controllers"].value))
+            values["controllers"] = tuple(
+                reader.brokers(fields["controllers"].value, "controllers")
+            )
             if not values["controllers"]:
                 raise reader.error(
                     fields["controllers"].value, "a cluster needs at least one controller"

@@ -236,9 +236,9 @@ class DrillReader(YamlReader):
             raise self.error(node, f"'{text}' is not a broker", hint)
         return self.broker(node)
 
-    def brokers(self, node: yaml.Node) -> list[int]:
+    def brokers(self, node: yaml.Node, what: str = "brokers") -> list[int]:
         """Return a list of different broker ids of the cluster; the list may be empty."""
-        return self._distinct(node, self.broker)
+        return self._distinct(node, self.broker, what)
 
     def replicas(self, node: yaml.Node) -> list[int]:
         """Return a list of different broker ids.
@@ -274,9 +274,11 @@ class DrillReader(YamlReader):
         """Return a list of partitions; the list may be empty."""
         return [self.partition(item) for item in self.one_or_more(node)]
 
-    def _distinct(self, node: yaml.Node, read: Callable[[yaml.Node], int]) -> list[int]:
+    def _distinct(
+        self, node: yaml.Node, read: Callable[[yaml.Node], int], what: str = "brokers"
+    ) -> list[int]:
         found: list[int] = []
-        for item in self.items(node, "brokers"):
+        for item in self.items(node, what):
             broker_id = read(item)
             if broker_id in found:
                 raise self.error(item, f"broker {broker_id} is listed twice")

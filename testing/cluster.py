@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
@@ -39,9 +38,12 @@ from klamm.runtime.scenarios.steps import Step, Wait
 from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
 from klamm.testing.arguments import (
+    call_text,
     check_bytes,
+    check_configs,
     check_function,
-    check_topic,
+    check_text,
+    drill_text,
     path,
     quirk_words,
     whole_number,
@@ -112,7 +114,7 @@ class ScriptedCluster(Actions):
 
     def __init__(self, brokers: int | Sequence[int] = 3, **options: Unpack[ClusterOptions]) -> None:
         given = {"brokers": brokers, **options}
-        self.replay = _constructor(type(self), given)
+        self.replay = call_text(type(self).__name__, given)
         self._stack = contextlib.ExitStack()
         self._started: _Started | None = None
         self._is_closed = False
@@ -127,7 +129,7 @@ class ScriptedCluster(Actions):
             _check_names(options, ("brokers", *ClusterOptions.__annotations__, *self.OWN_OPTIONS))
             self._data_dir = path("data_dir", options.get("data_dir"))
             quirks = parse_quirks(quirk_words(options.get("quirks", ())))
-            self._drill = parse_drill(_drill_text(drill), _NAME)
+            self._drill = parse_drill(drill_text(drill), _NAME)
             self._spec = self._drill.spec(quirks, whole_number("seed", options.get("seed", 0), 0))
 
     def __enter__(self) -> Self:
@@ -197,9 +199,9 @@ class ScriptedCluster(Actions):
         Arguments that are None are left out. Raises ClusterError if the action is not possible or
         fails.
         """
-        with self._errors(word):
-            if word not in ACTIONS:
-                hint = suggestion(word, ACTIONS, "klamm drill schema describes all actions")
+        with self._errors(str(word)):
+            if not isinstance(word, str) or word not in ACTIONS:
+                hint = suggestion(str(word), ACTIONS, "klamm drill schema describes all actions")
                 raise UsageError("not an action of drills", hint=hint)
             if arguments and value is not None:
                 raise UsageError("give either a value or named arguments")
@@ -232,21 +234,23 @@ class ScriptedCluster(Actions):
         leader.
         """
         with self._errors("create_topic"):
-            check_topic(topic)
+            check_text("topic", topic)
+            check_configs(config)
             if replicas is not None and (partitions, replication_factor) != (None, None):
                 hint = "omit partitions and replication_factor, which replicas determines"
                 raise UsageError(
                     "replicas is given with a number of partitions or replicas", hint=hint
                 )
             count = whole_number("partitions", 1 if partitions is None else partitions, 1)
+            factor = 1 if replication_factor is None else replication_factor
+            whole_number("replication_factor", factor, 1)
         command = ["topics", "--zookeeper", "{zk}", "--create", "--topic", topic]
         if replicas is None:
-            factor = 1 if replication_factor is None else replication_factor
             command += ["--partitions", str(count), "--replication-factor", str(factor)]
         else:
             with self._errors("create_topic"):
                 reader = self._reader("create_topic")
-                items = reader.items(reader.compose(_drill_text(replicas)), "replicas")
+                items = reader.items(reader.compose(drill_text(replicas)), "replicas")
                 if not all([reader.brokers(item) for item in items]) or not items:
                     hint = "as in replicas=[[0, 1], [1, 2]]"
                     raise UsageError("each partition needs at least one replica", hint=hint)
@@ -400,7 +404,7 @@ class ScriptedCluster(Actions):
 
     def _compiled(self, name: str, fields: Mapping[str, object]) -> Step:
         reader = self._reader(name)
-        return StepCompiler(reader, is_tolerant=False).step(reader.compose(_drill_text(fields)))
+        return StepCompiler(reader, is_tolerant=False).step(reader.compose(drill_text(fields)))
 
     def _reader(self, call: str) -> DrillReader:
         reader = DrillReader(call)
@@ -409,7 +413,7 @@ class ScriptedCluster(Actions):
 
     def _partition(self, call: str, name: str) -> TopicPartition:
         reader = DrillReader(call)
-        return reader.partition(reader.compose(_drill_text(name)), "the argument")
+        return reader.partition(reader.compose(drill_text(name)), "the argument")
 
     def _run(self, step: Step) -> CommandResult | None:
         driver, runner, *_ = self._running
@@ -455,7 +459,7 @@ class LocalCluster(ScriptedCluster):
         super().__init__(brokers, **options)
         own = {"zookeeper": zookeeper, "zookeeper_servers": zookeeper_servers}
         given = {name: value for name, value in own.items() if value is not None}
-        self.replay = _constructor(type(self), {"brokers": brokers, **given, **options})
+        self.replay = call_text(type(self).__name__, {"brokers": brokers, **given, **options})
         self._zookeeper = zookeeper
         self._zookeeper_servers = zookeeper_servers
         with self._errors(_NAME):
@@ -465,15 +469,8 @@ class LocalCluster(ScriptedCluster):
             if zookeeper_servers is not None:
                 whole_number("zookeeper_servers", zookeeper_servers, 1)
             if zookeeper is not None:
-                parse_address(str(zookeeper))
-
-
-def _drill_text(value: object) -> str:
-    """Return a value as it would be written in a drill. Raises UsageError if it cannot be."""
-    try:
-        return json.dumps(value)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"a value that drills cannot contain: {error}") from error
+                check_text("address of ZooKeeper", zookeeper)
+                parse_address(zookeeper)
 
 
 def _check_names(options: Iterable[str], known: Sequence[str]) -> None:
@@ -481,12 +478,6 @@ def _check_names(options: Iterable[str], known: Sequence[str]) -> None:
         if name not in known:
             hint = _ELSEWHERE.get(name) or suggestion(name, known)
             raise UsageError(f"unknown option '{name}'", hint=hint)
-
-
-def _constructor(cluster: type, arguments: Mapping[str, object]) -> str:
-    """Return the expression that creates a cluster with these arguments."""
-    words = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return f"klamm.{cluster.__name__}({words})"
 
 
 def _failures(verdict: Verdict) -> str:

@@ -13,6 +13,7 @@ from klamm.drills.run import Outcome, play, verdict_of
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.trace import RunTrace
+from klamm.testing.arguments import call_text, check_text, quirk_words, whole_number
 from klamm.testing.errors import ClusterError
 
 __tracebackhide__ = True
@@ -33,14 +34,14 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     Raises ClusterError if the drill is invalid or does not pass. ``quirks``: known bugs of Kafka
     2.8.2 to reproduce, such as KAFKA-13972.
     """
-    options = f"seed={seed}" + (f", quirks={list(quirks)}" if quirks else "")
-    replay = f"klamm.run_drill(DRILL, {options})"
+    options = {"seed": seed, **({"quirks": quirks} if quirks else {})}
+    replay = call_text("run_drill", options, "DRILL")
     try:
-        if not isinstance(text, str):
-            raise UsageError(f"the drill must be text (str), not {type(text).__name__}")
+        check_text("drill", text)
+        whole_number("seed", seed, 0)
         drill = parse_drill(text, _NAME)
         check_simulated(drill, "run it with klamm drill run --real")
-        driver = SimulatedDriver(drill.simulated_world(parse_quirks(quirks), seed))
+        driver = SimulatedDriver(drill.simulated_world(parse_quirks(quirk_words(quirks)), seed))
     except UsageError as error:
         raise ClusterError(error.message, replay=replay, hint=error.hint) from None
     trace = RunTrace(driver)

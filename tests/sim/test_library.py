@@ -138,7 +138,7 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
         ),
         (
             lambda c: c.kill({1}),
-            "kill: a value that drills cannot contain: Object of type set is not JSON serializable",
+            "kill: a value that drills cannot contain: its type is set",
         ),
         (lambda c: c.send("t-9", b""), "send: cannot produce to t-9: the partition does not exist"),
         (
@@ -159,7 +159,28 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
             "create_topic: replicas is given with a number of partitions or replicas\n"
             "hint: omit partitions and replication_factor, which replicas determines",
         ),
-        (lambda c: c.create_topic(5), "create_topic: the topic must be a name (str), not 5"),
+        (lambda c: c.create_topic(5), "create_topic: the topic must be text (str), not int"),
+        (
+            lambda c: c.create_topic("u", config=["a"]),
+            'create_topic: config must be a dict\nhint: as in config={"retention.ms": 1000}',
+        ),
+        (
+            lambda c: c.create_topic("u", replication_factor="2"),
+            "create_topic: replication_factor must be a whole number from 1 on, not '2'",
+        ),
+        (
+            lambda c: c.create_topic("u", partitions=10**5000),
+            "create_topic: partitions has more than 100 digits",
+        ),
+        (
+            lambda c: c.create_znode({"/x": "\ud800"}),
+            r"create_znode: \ud800 is not a character",
+        ),
+        (lambda c: c.set_znode({"/x": nested(100_000)}), "set_znode: nested too deeply"),
+        (
+            lambda c: c.act([5]),
+            "[5]: not an action of drills\nhint: klamm drill schema describes all actions",
+        ),
         (
             lambda c: c.create_topic("t"),
             "create_topic: expected exit_code: 0, seen 1: Error while executing topic command : "
@@ -227,6 +248,21 @@ def test_an_error_is_one_exception_with_the_replay_line(
             call(cluster)
         assert raised.value.definite is ("was created" not in text)
         assert str(raised.value) == text + SEED_7
+
+
+def nested(depth: int) -> list[object]:
+    """Return a list in a list, and so on."""
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_every_character_reaches_a_znode() -> None:
+    text = '\0\n\x7f\x85\u2028\ufeff\U0001f600é\\"'
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_znode({"/x": text})
+        cluster.expect(znode={"/x": text})
 
 
 def test_actions_take_named_arguments_and_run_returns_the_output_of_a_tool() -> None:
@@ -366,6 +402,9 @@ def test_a_seed_is_a_whole_number(seed: object) -> None:
         ({"zookeeper_servers": "3"}, "zookeeper_servers must be a whole number from 1 on, not '3'"),
         ({"quirks": "2.8.2"}, "quirks must be a list of names, not '2.8.2'\nhint: as in quirks="),
         ({"quirks": [5]}, r"quirks must be a list of names, not \[5\]"),
+        ({"zookeeper": 5}, r"the address of ZooKeeper must be text \(str\), not int"),
+        ({"seed": 10**5000}, r"seed has more than 100 digits\nreplay: .*\(brokers=3, seed=<int>\)"),
+        ({"controllers": 1}, "controllers must be a list"),
     ],
 )
 def test_an_invalid_option_is_refused_before_the_start(
@@ -373,6 +412,11 @@ def test_an_invalid_option_is_refused_before_the_start(
 ) -> None:
     with pytest.raises(klamm.ClusterError, match=text):
         klamm.LocalCluster(**options)
+
+
+def test_brokers_may_be_a_range() -> None:
+    with klamm.SimulatedCluster(brokers=range(3, 5)) as cluster:
+        cluster.expect(brokers=[3, 4])
 
 
 def test_a_cluster_must_be_started_once_in_an_empty_directory(tmp_path: Path) -> None:

@@ -74,5 +74,13 @@ def test_an_invalid_drill_is_refused() -> None:
         klamm.run_drill(DRILL.encode())  # type: ignore[arg-type]
     with pytest.raises(klamm.ClusterError, match="unknown quirk"):
         klamm.run_drill(DRILL, quirks=["KAFKA-1"])
+    with pytest.raises(klamm.ClusterError, match="quirks must be a list of names, "):
+        klamm.run_drill(DRILL, quirks="2.8.2")
     with pytest.raises(klamm.ClusterError, match="real ZooKeeper servers"):
         klamm.run_drill(DRILL.replace("kill: 0", "lose_quorum"))
+
+
+@pytest.mark.parametrize("seed", ["x", -1])
+def test_a_seed_is_a_whole_number(seed: object) -> None:
+    with pytest.raises(klamm.ClusterError, match="seed must be a whole number from 0 on, not"):
+        klamm.run_drill(DRILL, seed=seed)  # type: ignore[arg-type]

@@ -827,6 +827,8 @@ WRONG_FILES = {
     "cluster: {controllers: []}": "d.yaml:1:24: a cluster needs at least one controller",
     "cluster: {zookeeper_servers: 2}": "d.yaml:1:30: zookeeper_servers must be 1, 3 or 5",
     "cluster: {brokers: [1, 1]}": "d.yaml:1:20: brokers must be a list of different ids",
+    "cluster: {controllers: 1}": "d.yaml:1:24: controllers must be a list",
+    'cluster: {racks: ["\\ud83d"]}': "d.yaml:1:19: \\ud83d is not a character",
     "cluster: {controllers: [5]}": "d.yaml:1:25: the cluster has no broker 5",
     "cluster: {brokers: 2, racks: [a, b, c]}": "d.yaml:1:37: 3 racks for 2 brokers",
     "cluster: {session_timeout: 1ms}": "d.yaml:1:28: session_timeout must be from 1s to 60s",
