@@ -18,7 +18,9 @@ from klamm.cli.connect import open_store
 from klamm.cli.errors import FINDINGS
 from klamm.cli.options import AsJson, print_result
 from klamm.cli.replay_input import Resources, open_tables, uses_engine
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
+from klamm.cluster.plain_text import harmless_line
 from klamm.report.scales import time_text
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.zk.dump_store import DumpStore
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from klamm.replay.opening import Input
 
 _HEAD_BYTES = 64
+_MALFORMED_SHOWN = 10
 EXAMPLES = """
 \b
 Examples:
@@ -155,11 +158,13 @@ def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
     """
     if zookeeper is not None:
         with open_store(zookeeper) as store:
-            return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
+            hint = "if the cluster is in a chroot, add it, e.g. /kafka"
+            return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper, hint))
     if b is None or not _is_dump(b):
         return None
     dump = DumpStore(read_dump(b))
-    return _Tree(str(b), "a dump of ZooKeeper", _read(dump, str(b)))
+    hint = "if the cluster is in a chroot, dump it with klamm zk dump --zookeeper HOST:PORT/CHROOT"
+    return _Tree(str(b), "a dump of ZooKeeper", _read(dump, str(b), hint))
 
 
 def _is_dump(path: Path) -> bool:
@@ -176,12 +181,19 @@ def _is_dump(path: Path) -> bool:
         return re.match(rb"\s*\[\s*\{", file.read(_HEAD_BYTES)) is not None
 
 
-def _read(store: Store, name: str) -> StoredCluster:
+def _read(store: Store, name: str, hint: str) -> StoredCluster:
+    """Read the znodes, and print warnings about malformed ones, which count as missing.
+
+    Raises UsageError, with ``hint`` unless the topics are malformed, if there are no topics.
+    """
     stored = StoredCluster.read(store)
+    for error in stored.malformed[:_MALFORMED_SHOWN]:
+        typer.echo(harmless_line(f"warning: {error.message}; it counts as missing"), err=True)
+    if len(stored.malformed) > _MALFORMED_SHOWN:
+        more = counted(len(stored.malformed) - _MALFORMED_SHOWN, "more malformed znode")
+        typer.echo(f"warning: {more}", err=True)
     if not stored.assignments:
-        raise UsageError(
-            f"{name} has no topics", hint="if the cluster is in a chroot, add it, e.g. /kafka"
-        )
+        raise UsageError(f"{name} has no topics", hint=None if stored.malformed else hint)
     return stored
 
 

@@ -28,19 +28,21 @@ from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Store
+from klamm.zk.znodes import MalformedZNode
 
 
 class StoredCluster(msgspec.Struct, frozen=True):
     """Contents of ZooKeeper: assignments, partition states, epochs of the registered brokers.
 
     ``states`` does not contain partitions that never had a leader. ``controller_epoch`` is 0 if no
-    controller was ever elected.
+    controller was ever elected. ``malformed``: topic and state znodes that were skipped.
     """
 
     assignments: dict[TopicPartition, ReplicaAssignment]
     states: dict[TopicPartition, LeaderIsrAndControllerEpoch]
     broker_epochs: dict[int, int]
     controller_epoch: int
+    malformed: list[MalformedZNode]
 
     @classmethod
     def read(cls, store: Store) -> StoredCluster:
@@ -48,19 +50,21 @@ class StoredCluster(msgspec.Struct, frozen=True):
 
         Malformed znodes are skipped, as in the controller."""
         client = KafkaZkClient(store)
-        topics = client.get_topic_assignments(client.get_all_topics_in_cluster()).values
+        topics = client.get_topic_assignments(client.get_all_topics_in_cluster())
         assignments = {
             tp: assignment
-            for _, topic in sorted(topics.items())
+            for _, topic in sorted(topics.values.items())
             for tp, assignment in sorted(topic.assignment.items())
         }
+        states = client.get_partition_states(list(assignments))
         registered = client.get_all_brokers_and_epochs_in_cluster().values
         epoch = client.get_controller_epoch()
         return cls(
             assignments,
-            client.get_partition_states(list(assignments)).values,
+            states.values,
             {broker_id: found.epoch for broker_id, found in registered.items()},
             0 if epoch is None else epoch[0],
+            [*topics.malformed, *states.malformed],
         )
 
 

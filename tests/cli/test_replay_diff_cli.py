@@ -201,6 +201,29 @@ def test_a_log_beside_a_live_zookeeper(
     ]
 
 
+def test_malformed_znodes_of_a_dump_are_named(
+    journal: Path, dumped: Path, znodes: list[DumpedZNode], capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = TopicPartitionStateZNode.path(CHANGED)
+    spoilt = [msgspec.structs.replace(z, data="{") if z.path == state else z for z in znodes]
+    dumped.write_bytes(msgspec.json.encode(spoilt))
+    assert main(["replay", "diff", str(journal), str(dumped)]) == 14
+    told = capsys.readouterr()
+    assert f"warning: malformed znode {state}: not JSON; it counts as missing\n" in told.err
+    assert "  t-0: state OnlinePartition in A, NewPartition in B\n" in told.out
+    topics = [f"/brokers/topics/{n:02}" for n in range(12)]
+    paths = ["/", "/brokers", "/brokers/topics", *topics]
+    dumped.write_bytes(msgspec.json.encode([{"path": path, "data": "{"} for path in paths]))
+    assert main(["replay", "diff", str(journal), str(dumped)]) == 2
+    *warnings, more, error = capsys.readouterr().err.splitlines()
+    assert [line.split()[3] for line in warnings] == [f"{path}:" for path in topics[:10]]
+    assert more == "warning: 2 more malformed znodes"
+    assert error == f"error: {dumped} has no topics"
+    dumped.write_bytes(b'[{"path":"/","data":null}]')
+    assert main(["replay", "diff", str(journal), str(dumped)]) == 2
+    assert "dump it with klamm zk dump --zookeeper" in capsys.readouterr().err
+
+
 def test_a_log_beside_a_dump(
     journal: Path, dumped: Path, znodes: list[DumpedZNode], capsys: pytest.CaptureFixture[str]
 ) -> None:
