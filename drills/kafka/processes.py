@@ -74,7 +74,8 @@ class SupervisedProcess:
         """True if it has printed that it started. Raises EnvironmentProblem if it has ended."""
         if not self.is_running:
             raise EnvironmentProblem(
-                f"{self.name} ended: {self.end_reason()}", hint=f"its log is {self.out}"
+                f"{self.name} ended: {self.end_reason()}",
+                hint=f"its log, {self.out}, is only kept with --data-dir",
             )
         return self.STARTED in self.log
 

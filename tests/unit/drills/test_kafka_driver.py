@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.cluster.errors import EnvironmentProblem
 from klamm.drills.kafka.cluster import controller_ids
 from klamm.drills.kafka.driver import BrokersStore
 from klamm.drills.kafka.processes import SupervisedProcess
@@ -52,4 +53,7 @@ def test_a_process_ended_for_the_first_error_in_its_output(
 ) -> None:
     process = SupervisedProcess("a process", tmp_path, "out")
     process.out.write_text(log)
-    assert process.end_reason() == reason
+    with pytest.raises(EnvironmentProblem) as raised:
+        _ = process.has_started
+    assert raised.value.message == f"a process ended: {reason}"
+    assert raised.value.hint == f"its log, {process.out}, is only kept with --data-dir"
