@@ -33,6 +33,13 @@ _MANY_BYTES: Final = 32 << 20
 _WRITTEN: Final = "part-0.parquet"
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 """Type whose values DuckDB cannot return to Python without the package pytz."""
+_QUERY_ERRORS: Final = (
+    duckdb.ParserException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.DataError,
+)
+"""Errors of invalid queries, and of queries that cannot be computed (DataError)."""
 _SOURCE: Final = re.compile(r"source=(\d+)/")
 """Name of a directory that gives the value of the column ``source`` for the files in it."""
 
@@ -251,7 +258,7 @@ def stored_columns(schema: pa.Schema, source: str) -> str:
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+    except _QUERY_ERRORS as error:
         raise UsageError(f"invalid query: {_first_line(error)}") from error
     except duckdb.PermissionException as error:
         raise UsageError("invalid query: only the views can be read, not files") from error

@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import sqlglot
 from pyspark import RDD, StorageLevel
-from pyspark.errors import PySparkException
+from pyspark.errors import (
+    ArithmeticException,
+    DateTimeException,
+    NumberFormatException,
+    PySparkException,
+)
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
@@ -34,6 +39,9 @@ from klamm.replay.spark_errors import SHARED_STORAGE, unpersist
 
 if TYPE_CHECKING:
     from klamm.replay.engines.blocks import Blocks
+
+_DATA_ERRORS: Final = (ArithmeticException, DateTimeException, NumberFormatException)
+"""Errors of a valid query that cannot be computed, such as a cast of a word to a number."""
 
 
 @functools.cache
@@ -82,7 +90,7 @@ class SparkEngine:
         """Return the result of a query."""
         with _query_errors():
             frame = self.session.sql(to_spark(sql))
-        with _query_logs_disabled():
+        with _query_errors(_DATA_ERRORS):
             rows = frame.collect()
         return QueryResult(frame.columns, [tuple(map(_plain, row)) for row in rows])
 
@@ -249,12 +257,14 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _query_errors() -> Iterator[None]:
+def _query_errors(
+    kinds: tuple[type[PySparkException], ...] = (PySparkException,),
+) -> Iterator[None]:
     """Context manager that turns Spark's errors about an invalid query into UsageError."""
     with _query_logs_disabled():
         try:
             yield
-        except PySparkException as error:
+        except kinds as error:
             words = " ".join(str(error).split("SQLSTATE")[0].split())
             raise UsageError(f"invalid query: {words}") from error
 
