@@ -21,7 +21,7 @@ from klamm.statemachines.partition_state import PartitionState
 _NOTICED_AFTER_MS: Final = 3_000
 """A controller notices that a broker died when its session expires: in a drill after this time."""
 _MIN_WAIT_MS: Final = 10
-_SHUTDOWN: Final = "ControlledShutdown("
+_SHUTDOWN: Final = re.compile(r"\AControlledShutdown\(([0-9]{1,10}),")
 _LAST_ROWS: Final = (Kind.CONTROLLER_RESIGNED, Kind.CONTROLLER_MOVED)
 _PLAIN: Final = re.compile(r"(?!(?:true|false|null)$)[A-Za-z_][\w.-]*")
 _HAS_CONTROLLER: Final = "exists: [/controller]"
@@ -85,8 +85,8 @@ class _Recorder:
         match row.kind:
             case Kind.CONTROLLER_ELECTED:
                 self._take_election(row)
-            case Kind.EVENT if detail.startswith(_SHUTDOWN):
-                self._leaving.add(int(detail.removeprefix(_SHUTDOWN).split(",")[0]))
+            case Kind.EVENT:
+                self._leaving.update(map(int, _SHUTDOWN.findall(detail)))
             case Kind.BROKER_OFFLINE if row.replica not in self._down:
                 self._take_end(row.t_ms, row.replica)
             case Kind.BROKER_ONLINE if row.replica in self._down:

@@ -22,7 +22,7 @@ from klamm.cli.explanations.linked_events import (
     key_of,
 )
 from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
-from klamm.cluster.counting import are, brokers_text, listed
+from klamm.cluster.counting import are, brokers_text, listed, whole_number
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -270,7 +270,8 @@ class _Seen:
         if row is None:
             return None
         _, _, targets = str(row.reassignment_id).rpartition("->")
-        missing = [int(id_) for id_ in targets.split(",") if id_ and int(id_) not in self._isr]
+        ids = map(whole_number, targets.split(","))
+        missing = [id_ for id_ in ids if id_ is not None and id_ not in self._isr]
         what = f"the reassignment {row.reassignment_id}"
         if not missing:
             return f"{what} is in phase {self._phase}{self._resumed(row)}"

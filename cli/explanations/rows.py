@@ -88,7 +88,7 @@ def only_controller(row: JournalRow) -> int | None:
         return None
     try:
         return msgspec.json.decode(row.detail or "{}", type=_Started).controller
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -187,7 +187,7 @@ def failed_dir_text(row: JournalRow) -> str:
     """Describe the failed log directory of a broker, with the reason if the row has it."""
     try:
         detail = msgspec.json.decode(row.detail or "{}", type=_FailedDir)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         detail = _FailedDir()
     return f"log directory {detail.log_dir} of broker {row.replica} failed: {detail.reason}"
 

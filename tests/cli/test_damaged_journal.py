@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from klamm.cli.explanations.rows import failed_dir_text
 from klamm.cli.main import main
-from klamm.cluster.journal import Kind
+from klamm.cluster.journal import JournalRow, Kind
 from klamm.runtime.journal import read_journal
 from tests.serving import klamm_up
 from tests.sim.reassignments import brokers_up, with_topic
@@ -72,6 +73,34 @@ def test_every_reader_skips_the_same_line(
         *_, first, second = capsys.readouterr().err.splitlines()
         assert "journal.jsonl:1: not json" in first
         assert f"journal.jsonl:{place + 2}: {problem}" in second
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "run_start", "detail": '{"a":' + "[" * 200_000},
+        {"kind": "event", "detail": "ControlledShutdown(x"},
+        {"kind": "reassignment_phase", "to": "U1", "reassignment_id": "orders-0:1->x"},
+    ],
+)
+def test_a_detail_that_no_klamm_writes_ends_no_reader(
+    tmp_path: Path, capsys: Capture, changes: dict[str, object]
+) -> None:
+    lines = journal_of_a_creation()
+    of_it = next(line for line in reversed(lines) if b'"replica_transition"' in line)
+    strange = msgspec.json.encode({**msgspec.json.decode(of_it), **changes})
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join([*lines, strange, b"\n"]))
+    for arguments in (["explain", "orders-0"], ["drill", "record"]):
+        assert main([*arguments, "--journal", str(path)]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_the_reason_of_a_failed_directory_may_be_unreadable() -> None:
+    deep = '{"a":' + "[" * 200_000
+    row = JournalRow(1, "r", 0, 1, -1, 0, Kind.LOG_DIR_FAILED, replica=1, detail=deep)
+    text = "log directory ? of broker 1 failed: reason not recorded"
+    assert failed_dir_text(row) == text
 
 
 def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: Capture) -> None:
