@@ -208,11 +208,13 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         running = self.nodes.take(broker_id)
         running.silence()
         self._detach(broker_id, running)
-        running.kill_controller()
-        running.node.broker.log_maintenance.abandon(
-            self._random.randint if loses_unflushed else None
-        )
-        self._end_session(broker_id, running, KazooSession.abandon)
+        try:
+            running.kill_controller()
+            running.node.broker.log_maintenance.abandon(
+                self._random.randint if loses_unflushed else None
+            )
+        finally:
+            self._end_session(broker_id, running, KazooSession.abandon)
 
     def drain(self, broker_id: int) -> None:
         """Make the controller move leadership away from a broker, as before a shutdown.
@@ -243,8 +245,10 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         if running.event_thread is not None:
             running.event_thread.stop()
         running.silence()
-        running.node.broker.log_maintenance.shutdown()
-        self._end_session(broker_id, running, KazooSession.close)
+        try:
+            running.node.broker.log_maintenance.shutdown()
+        finally:
+            self._end_session(broker_id, running, KazooSession.close)
 
     def _end_session(
         self, broker_id: int, running: RunningNode, end: Callable[[KazooSession], None]

@@ -69,12 +69,13 @@ def server(
     users = tmp_path / "users.txt"
     users.write_text(f"# users\n\n{ALICE.user}:{ALICE.password}\nbob:b\n")
     config = {
-        "ssl.keystore.location": str(certificates.server),
         "klamm.sasl.plain.users.location": str(users),
         "sasl.enabled.mechanisms": getattr(request, "param", ("", "PLAIN"))[1],
         "connection.failed.authentication.delay.ms": "0",
     }
     protocol, _ = getattr(request, "param", ("SASL_PLAINTEXT", ""))
+    if protocol == "SASL_SSL":
+        config["ssl.keystore.location"] = str(certificates.server)
     listen = f"{protocol}://{free_ports(BROKERS)}"
     with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)) as opened:
         create(opened, (0, 1, 2))
