@@ -26,9 +26,12 @@ from klamm.cluster.group_requests import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
+    MemberIdentity,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     Protocol,
@@ -582,6 +585,12 @@ def test_unknown_members(groups: Groups, body: GroupRequest) -> None:
     assert answer.error is Errors.UNKNOWN_MEMBER_ID  # type: ignore[union-attr]
 
 
+def test_members_of_a_group_that_does_not_exist_are_unknown(groups: Groups) -> None:
+    assert groups.joined(groups.join("c-1")).error is Errors.UNKNOWN_MEMBER_ID
+    assert groups.leave("c-1") is Errors.UNKNOWN_MEMBER_ID
+    assert groups.state() == ("Dead", 0)
+
+
 def test_an_assignment_that_cannot_be_stored_begins_a_rebalance() -> None:
     groups = Groups({"min.insync.replicas": "2"})
     leader, follower = groups.joining(2)
@@ -799,6 +808,17 @@ def test_a_coordinator_that_resigns_answers_what_waits(groups: Groups) -> None:
     assert groups.network.brokers[BROKER].groups.next_due_ms() is None, "no timer is left"
 
 
+def test_a_broker_that_is_not_the_coordinator_neither_deletes_nor_removes_members(
+    groups: Groups,
+) -> None:
+    [member] = groups.stable()
+    groups.network.brokers[BROKER].groups.on_resignation(0, 4)
+    deleted = groups.answer(groups.send(DeleteGroupsRequest(("g",))))
+    assert deleted == DeleteGroupsResponse({"g": Errors.NOT_COORDINATOR})
+    leaving = LeaveGroupRequest("g", (MemberIdentity(member.member_id),))
+    assert groups.answer(groups.send(leaving)) == LeaveGroupResponse(Errors.NOT_COORDINATOR)
+
+
 def test_stale_elections_and_resignations_change_nothing(groups: Groups) -> None:
     groups.stable()
     coordinator = groups.network.brokers[BROKER].groups
@@ -895,6 +915,14 @@ def test_members_of_a_loaded_group_must_send_heartbeats(tmp_path: Path) -> None:
     assert groups.state() == ("Stable", 1)
     groups.network.pass_time(SESSION_MS)
     assert groups.state() == ("Empty", 0)
+
+
+def test_a_loaded_group_that_is_too_large_now_begins_a_rebalance(tmp_path: Path) -> None:
+    earlier = Groups(segments=tmp_path)
+    earlier.stable(2)
+    earlier.network.brokers[BROKER].log_maintenance.shutdown()
+    groups = Groups({"group.max.size": "1"}, segments=tmp_path)
+    assert groups.state() == ("PreparingRebalance", 2)
 
 
 def test_a_replica_that_is_stopped_but_not_deleted_keeps_its_groups(groups: Groups) -> None:
