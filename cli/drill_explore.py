@@ -27,7 +27,7 @@ from klamm.cli.options import (
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
-from klamm.cluster.counting import counted, whole_number
+from klamm.cluster.counting import counted, parse_whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks, quirk_options
 from klamm.drills import exploring
@@ -168,7 +168,7 @@ def _replay(scope: SearchSpace, path: tuple[int, ...], *, as_json: bool) -> int:
 
 def _choices(path: str) -> tuple[int, ...]:
     words = path.split(".")
-    choices = [choice for word in words if (choice := whole_number(word)) is not None]
+    choices = [choice for word in words if (choice := parse_whole_number(word)) is not None]
     if len(choices) < len(words):
         raise UsageError(f"--path {path} is not a list of choices", hint="e.g. 0.0.1")
     return tuple(choices)

@@ -25,7 +25,7 @@ from klamm.cli.options import print_json, print_lines
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.status import state_lines
 from klamm.cli.waiting import waiting
-from klamm.cluster.counting import counted, whole_number
+from klamm.cluster.counting import counted, parse_whole_number
 from klamm.cluster.errors import EnvironmentProblem, KlammError, NotFound, UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
@@ -371,7 +371,7 @@ class _Session(cmd.Cmd):
 def _count(words: str, default: int = 1) -> int:
     if not words:
         return default
-    number = whole_number(words)
+    number = parse_whole_number(words)
     if number is None or not 1 <= number < 2**31:
         raise UsageError(f"'{words}' is not a number of steps or rows", hint="write 1 or more")
     return number

@@ -24,7 +24,7 @@ from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, print_result
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
-from klamm.cluster.counting import plural, whole_number
+from klamm.cluster.counting import parse_whole_number, plural
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
@@ -124,7 +124,7 @@ def explain_subject(
             raise UsageError("--all and --at apply to a partition, not to an event")
         return explain_event(rows, int(event[2]), None if event[1] is None else int(event[1]))
     topic, dash, number = subject.rpartition("-")
-    partition = whole_number(number)
+    partition = parse_whole_number(number)
     if not dash or not topic or partition is None:
         raise UsageError(
             f"'{subject}' is neither a partition nor an event",

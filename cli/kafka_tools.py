@@ -24,7 +24,7 @@ from klamm.cli.client import find_server
 from klamm.cli.connect import open_cluster, open_store
 from klamm.cli.errors import print_error_json
 from klamm.cli.waiting import PLAIN_AFTER_S
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import KlammError, NotKlamm, UsageError
 from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import NO_POOLS, Pools
@@ -275,7 +275,7 @@ def reassign_partitions(context: typer.Context) -> None:
 def _seed(seed: str | None) -> int | None:
     if seed is None:
         return None
-    number = whole_number(seed)
+    number = parse_whole_number(seed)
     if number is None:
         raise UsageError(f"--seed {seed} is not a whole number from 0 on")
     return number

@@ -14,7 +14,7 @@ from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker
 from klamm.cli.options import finite
 from klamm.cli.server_options import Answered, asks_server
-from klamm.cluster.counting import are, brokers_text, whole_number
+from klamm.cluster.counting import are, brokers_text, parse_whole_number
 from klamm.cluster.errors import UsageError
 from klamm.runtime.action_target import PAUSED, RUNNING
 from klamm.runtime.network import Party, Traffic
@@ -245,7 +245,7 @@ def _act(
 
 
 def _party(text: str) -> Party:
-    broker_id = whole_number(text)
+    broker_id = parse_whole_number(text)
     return text if broker_id is None else broker_id
 
 

@@ -10,7 +10,7 @@ from typing import Final
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,4000}")
 
 
-def whole_number(text: str) -> int | None:
+def parse_whole_number(text: str) -> int | None:
     """Return the number, from 0 on, that a text of digits stands for; None for any other text."""
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 

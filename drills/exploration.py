@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from klamm.admin.topics.topics import TopicAdmin
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import Address
@@ -112,7 +112,7 @@ def parse_scope(
 def _broker_ids(text: str, brokers: int, where: str) -> tuple[int, ...]:
     words = text.split(",")
     for word in words:
-        number = whole_number(word)
+        number = parse_whole_number(word)
         if number is None or number >= brokers:
             ids = f"the ids of brokers are 0 to {brokers - 1}"
             raise UsageError(f"{where}: there is no broker '{word}'", hint=ids)

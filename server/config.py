@@ -15,7 +15,7 @@ from typing import Final
 
 from klamm.brokers.config import broker_config
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.plain_text import harmless_line
@@ -410,7 +410,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _port(text: str) -> int:
-    return whole_number(text) or 0
+    return parse_whole_number(text) or 0
 
 
 def _is_any(host: str) -> bool:

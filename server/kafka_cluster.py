@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from klamm.admin.guard import MARKER_PATH
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
 from klamm.runtime.cluster_spec import MAX_PORT
@@ -110,7 +110,7 @@ def parse_listener(text: str) -> EndPoint:
     """Parse ``[NAME://]HOST:PORT``. Its security protocol is not known yet. Raises UsageError."""
     name, separator, place = text.rpartition("://")
     host, _, port = place.rpartition(":")
-    number = whole_number(port) or 0
+    number = parse_whole_number(port) or 0
     if not host or not 1 <= number <= MAX_PORT:
         raise UsageError(
             f"--listener {text}: not [NAME://]HOST:PORT",

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from klamm.zk.embedded import NOT_SERVING, EmbeddedZooKeeper, four_letter_word
 from klamm.zk.ports import HOST, free_port, require_free
@@ -150,7 +150,7 @@ class EmbeddedEnsemble:
         Raises NotFound if there is no such server, UsageError if ``wanted`` is no such word, and
         WrongState if no server has the role now.
         """
-        server_id = whole_number(wanted)
+        server_id = parse_whole_number(wanted)
         if server_id is not None:
             if server_id not in self.servers:
                 raise NotFound(

@@ -29,7 +29,7 @@ from klamm.cluster.configs import (
     LOG_DIRS_THROTTLED_RATE,
     THROTTLED_RATES,
 )
-from klamm.cluster.counting import joined, plural, whole_number
+from klamm.cluster.counting import joined, parse_whole_number, plural
 from klamm.cluster.errors import UsageError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, mutable_order
@@ -245,7 +245,7 @@ def read_saved(file: Path) -> SavedThrottles:
 
 
 def _brokers_first(resource: ConfigResource) -> tuple[bool, int, str]:
-    broker_id = whole_number(resource.name) if resource.entity_type == BROKERS else None
+    broker_id = parse_whole_number(resource.name) if resource.entity_type == BROKERS else None
     return resource.entity_type == TOPICS, -1 if broker_id is None else broker_id, resource.name
 
 

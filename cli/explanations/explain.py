@@ -22,7 +22,7 @@ from klamm.cli.explanations.linked_events import (
     key_of,
 )
 from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
-from klamm.cluster.counting import are, brokers_text, listed, whole_number
+from klamm.cluster.counting import are, brokers_text, listed, parse_whole_number
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -270,7 +270,7 @@ class _Seen:
         if row is None:
             return None
         _, _, targets = str(row.reassignment_id).rpartition("->")
-        ids = map(whole_number, targets.split(","))
+        ids = map(parse_whole_number, targets.split(","))
         missing = [id_ for id_ in ids if id_ is not None and id_ not in self._isr]
         what = f"the reassignment {row.reassignment_id}"
         if not missing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from klamm.cluster.counting import plural, whole_number
+from klamm.cluster.counting import parse_whole_number, plural
 from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
@@ -153,7 +153,7 @@ def parse_planted(text: str) -> dict[Planted, int]:
     wrong, unknown = [], []
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
-        count = whole_number(number)
+        count = parse_whole_number(number)
         if name not in list(Planted):
             unknown.append(name)
         elif count is None:

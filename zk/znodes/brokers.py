@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.types import Broker, EndPoint
 from klamm.zk.znodes.features import VersionRange, features_field, version_ranges
 from klamm.zk.znodes.json_values import (
@@ -87,7 +87,7 @@ class BrokerIdZNode:
     def id_of(path: str) -> int | None:
         """Return the broker id in the path of a registration znode, or None for other paths."""
         parent, _, name = path.rpartition("/")
-        return whole_number(name) if parent == BrokerIdsZNode.path else None
+        return parse_whole_number(name) if parent == BrokerIdsZNode.path else None
 
     @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from klamm.cluster.counting import whole_number
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.jvm.java_base64 import decode_url_base64
 from klamm.cluster.types import (
     LeaderAndIsr,
@@ -172,7 +172,7 @@ class TopicPartitionStateZNode:
         """Return the partition in the path of a state znode, or None for other paths."""
         match path.split("/"):
             case ["", "brokers", "topics", topic, "partitions", number, "state"]:
-                partition = whole_number(number)
+                partition = parse_whole_number(number)
                 return None if partition is None else TopicPartition(topic, partition)
         return None
 
