@@ -200,3 +200,28 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
     open_followed(journal, tmp_path / "table")
     with pytest.raises(UsageError, match=r"follows \S+/journal.jsonl, not \S+/journal2.jsonl"):
         open_followed(other, tmp_path / "table")
+    compressed = tmp_path / "journal.jsonl.gz"
+    compressed.write_bytes(gzip.compress(row(1)))
+    with pytest.raises(UsageError, match="is compressed and cannot be followed"):
+        open_followed(compressed, tmp_path / "another")
+    assert not (tmp_path / "another").exists()
+    (tmp_path / "table/followed.json").write_bytes(b"{")
+    with pytest.raises(UsageError, match=r"followed.json is damaged"):
+        open_followed(journal, tmp_path / "table")
+
+
+def test_a_journal_without_a_whole_line_gives_no_table(
+    follower: Callable[[Path], Following], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    append(journal, row(1)[:-1])
+    with (
+        following(follower, journal) as first,
+        pytest.raises(EnvironmentProblem, match="no lines were read from"),
+    ):
+        first.stopped()
+    assert not is_table(tmp_path / "table")
+    append(journal, b"\n")
+    with following(follower, journal) as second:
+        second.wait_for(1)
+        assert second.stopped().rows == 1
