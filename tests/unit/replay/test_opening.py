@@ -35,6 +35,15 @@ def test_a_table_says_its_rows(tmp_path: Path, rows: int, engine: str) -> None:
     assert engine_for(EngineOptions("auto", None, 1, 512), inspect_paths([tmp_path]).rows) == engine
 
 
+def test_an_event_table_is_replayed_alone_and_a_device_not_at_all(tmp_path: Path) -> None:
+    manifest = Manifest(SCHEMA_VERSION, [SourceSummary("journal", [], 1, {}, {}, [], 0.0)])
+    (tmp_path / MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    with pytest.raises(UsageError, match="is an event table; it cannot be combined"):
+        inspect_paths([tmp_path / "other", tmp_path])
+    with pytest.raises(UsageError, match="/dev/null is neither a file nor a directory"):
+        inspect_paths([Path("/dev/null")])
+
+
 def test_the_engine_that_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(engine: str, master: str | None = None, rows: int = 1) -> str:
         return engine_for(EngineOptions(engine, master, 1, 512), rows)
