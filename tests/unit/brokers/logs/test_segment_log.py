@@ -272,6 +272,24 @@ def test_a_cut_within_a_batch_takes_all_of_it(tmp_path: Path) -> None:
     assert log.log_end_offset == 1
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_only_a_compacted_log_may_lack_an_offset(tmp_path: Path, is_compacted: bool) -> None:
+    policy = ("compact" if is_compacted else "delete",)
+    config = LogConfig(segment_bytes=3 * ONE, cleanup_policy=policy)
+    log = open_log(tmp_path, config)
+    for value in (b"a", b"b", b"c", b"d"):
+        append(log, value)
+    file = min(log.directory.glob("*.log"))
+    stored = file.read_bytes()
+    file.write_bytes(stored[:ONE] + stored[2 * ONE :])
+    assert values_from(log, 2) == [b"c", b"d"]
+    if is_compacted:
+        assert values_from(log, 1) == [b"c", b"d"]
+    else:
+        with pytest.raises(CorruptRecord, match="Offset 1 is missing"):
+            log.read(1, 10 * ONE)
+
+
 def test_a_log_can_begin_anew_elsewhere(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", epoch=1)
