@@ -13,7 +13,9 @@ import pytest
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
 from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrResponse,
@@ -31,6 +33,7 @@ from tests.unit.brokers.network import (
     T0,
     Network,
     cached,
+    fetch_of,
     leader_and_isr,
     state,
     update_metadata,
@@ -120,4 +123,23 @@ def test_it_is_named_again_and_deleted_with_its_topic(network: Network) -> None:
     assert path is not None
     network.brokers[1].fail_log_dir(path)
     assert host(network, state(T0, isr=(1,), leader_epoch=4)) is STORAGE
+    close(network)
+
+
+def test_damage_that_a_leader_reads_is_an_error_of_the_partition(tmp_path: Path) -> None:
+    network, maker = Network(), SegmentLogFactory()
+    start(network, tmp_path)
+    host(network, state(T0, isr=(1,), replicas=(1, 2)))
+    log = network.brokers[1].replica_manager.partitions[T0].log
+    assert isinstance(log, SegmentLog)
+    one = maker.batch(5)
+    for _ in range(3):
+        log.append_as_leader(one, 3, NOW_MS)
+    file = log.directory / f"{0:020d}.log"
+    stored = file.read_bytes()
+    file.write_bytes(stored[: len(one)] + stored[2 * len(one) :])
+    maker.close()
+    answer = network.request(1, fetch_of(2, offset=5, epoch=3))
+    assert isinstance(answer, FetchResponse)
+    assert answer.partitions[T0].error is Errors.CORRUPT_MESSAGE
     close(network)
