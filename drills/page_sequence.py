@@ -35,10 +35,10 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import TopicPartition
 from klamm.report.values import Arrow, SequenceDiagram, Span, Tone
 from klamm.runtime.checks.observations import decode_state, decode_topic
-from klamm.runtime.checks.watching import STATE_PATH
 from klamm.runtime.journal_text import summary_text
 from klamm.runtime.scenarios.trace import RunTrace, Sent, Written, ZNodeChange
 from klamm.zk.store import WatchKind
+from klamm.zk.znodes import TopicPartitionStateZNode
 
 MOST_ARROWS: Final = 40
 ZOOKEEPER: Final = "ZooKeeper"
@@ -284,13 +284,12 @@ def _write_arrows(event: Written, concern: Concern) -> Iterator[Arrow]:
 def _change_text(change: ZNodeChange, concern: Concern) -> str:
     """Return a change in words; empty if the failure is not about it."""
     path, verb = change.path, _VERBS.get(change.kind, "set")
-    if found := STATE_PATH.fullmatch(path):
-        topic, partition = found[1], int(found[2])
-        if not concern.has(topic, partition):
+    if (tp := TopicPartitionStateZNode.partition_of(path)) is not None:
+        if not concern.has(*tp):
             return ""
         state = decode_state(change.data, 0)
         words = "" if state is None else f": {_state(state.leader, state.leader_epoch, state.isr)}"
-        return f"{verb} {topic}-{partition} state{words}"
+        return f"{verb} {tp} state{words}"
     if found := _OF_TOPIC.match(path):
         if not concern.has(found[1]):
             return ""

@@ -75,7 +75,7 @@ class KafkaDisks:
     @property
     def broker_ids(self) -> frozenset[int]:
         """Ids of the brokers with a removed log directory."""
-        return frozenset(one["broker"] for one in self.describe())
+        return frozenset(broker_id for broker_id, _ in self._removed())
 
     def restore(self, broker_id: int) -> None:
         """Put the log directories of a broker back, before it starts again."""
@@ -86,8 +86,12 @@ class KafkaDisks:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the log directories that have been removed, as plain values."""
-        removed = (key for key, path in self._log_dirs.items() if path in self._away)
-        return [{"broker": id_, "log_dir": name, "kind": "removed"} for id_, name in removed]
+        return [
+            {"broker": id_, "log_dir": name, "kind": "removed"} for id_, name in self._removed()
+        ]
+
+    def _removed(self) -> list[tuple[int, str]]:
+        return [key for key, path in self._log_dirs.items() if path in self._away]
 
     def heal(self) -> None:
         """Do nothing: a failed log directory stays offline until its broker is restarted."""

@@ -72,12 +72,10 @@ from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import Check as CheckVersion
 from klamm.zk.store import WatchKind, WriteOp
-from klamm.zk.znodes import ControllerEpochZNode
+from klamm.zk.znodes import BrokerIdZNode, ControllerEpochZNode, TopicPartitionStateZNode
 from klamm.zk.znodes.configs import ConfigEntityZNode
 from klamm.zk.znodes.json_values import MalformedZNode
 
-STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
-_ID: Final = re.compile(r"/brokers/ids/([0-9]+)")
 _CONFIG: Final = re.compile(r"/config/(brokers|topics)/([^/]+)")
 _ASKED: Final = (
     LeaderAndIsrRequest,
@@ -202,8 +200,7 @@ class Watcher:
     def _on_change(self, change: TreeChange, writer: int) -> None:
         history, path = self._history, change.path
         node = self._world.server.tree.nodes.get(path)
-        if found := STATE_PATH.fullmatch(path):
-            tp = TopicPartition(found[1], int(found[2]))
+        if (tp := TopicPartitionStateZNode.partition_of(path)) is not None:
             after = None if node is None else decode_state(node.data, node.version)
             written = StateWritten(tp, history.states.get(tp), after, writer)
             self._check(written)
@@ -218,8 +215,8 @@ class Watcher:
                 self._checker.forget(topic)
         elif found := DELETION_PATH.fullmatch(path):
             (history.deleting.discard if node is None else history.deleting.add)(found[1])
-        elif found := _ID.fullmatch(path):
-            history.on_registration(int(found[1]), None if node is None else node.czxid)
+        elif (broker_id := BrokerIdZNode.id_of(path)) is not None:
+            history.on_registration(broker_id, None if node is None else node.czxid)
         elif (found := _CONFIG.fullmatch(path)) and node is not None:
             with suppress(MalformedZNode, InvalidConfig):
                 config = ConfigEntityZNode.decode(node.data)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from klamm.admin.command_result import CommandResult
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.checks.observations import (
@@ -165,8 +166,8 @@ def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, A
 def _brokers(view: ClusterView, _: Any) -> list[int]:
     # klamm's own broker in a cluster of Kafka's brokers is only a controller.
     others = view.driver.cluster.spec.pools.without_replicas
-    registered = filter(str.isdecimal, view.children("/brokers/ids"))
-    return sorted({*map(int, registered)}.difference(others))
+    registered = set(map(parse_whole_number, view.children("/brokers/ids")))
+    return sorted(id_ for id_ in registered.difference(others) if id_ is not None)
 
 
 def _unregistered(view: ClusterView, wanted: Sequence[int]) -> list[int]:

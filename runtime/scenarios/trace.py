@@ -16,7 +16,6 @@ from klamm.cluster.requests import ControlRequest, Message
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.action_target import DEAD, PAUSED, RUNNING
 from klamm.runtime.checks.observations import decode_state
-from klamm.runtime.checks.watching import STATE_PATH
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.fault_periods import FaultPeriods
@@ -24,6 +23,7 @@ from klamm.runtime.scenarios.steps import Step
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import WatchKind
+from klamm.zk.znodes import TopicPartitionStateZNode
 
 MOST_EVENTS: Final = 5_000
 MOST_QUEUED: Final = 100
@@ -232,9 +232,9 @@ class RunTrace:
         now_ms, rows = self._driver.elapsed_ms, len(self._driver.rows)
         self._add(Written(now_ms, rows, broker_id, has_ended, written))
         for _, path, data in written:
-            if found := STATE_PATH.fullmatch(path):
+            if (tp := TopicPartitionStateZNode.partition_of(path)) is not None:
                 state = decode_state(data, 0)
                 now = Leadership(now_ms, None)
                 if state is not None:
                     now = Leadership(now_ms, state.leader, state.isr)
-                self._add_leadership(TopicPartition(found[1], int(found[2])), now)
+                self._add_leadership(tp, now)

@@ -583,6 +583,11 @@ def written(path: str, data: str) -> str:
         (written("/controller_epoch", "x"), "expect: {controller_epoch: 1}", "0"),
         ("create_znode: {/brokers/ids/x: null}", "expect: {brokers: [0]}", "[0, 1, 2]"),
         (
+            f"create_znode: {{? /brokers/ids/{'1' * 5000} : null}}",
+            "expect: {brokers: [0]}",
+            "[0, 1, 2]",
+        ),
+        (
             written("/brokers", "[" * 100_000),
             "expect: {znode: {/brokers: 1}}",
             "{/brokers: [[",
