@@ -21,7 +21,8 @@ from tests.group_members import (
     read,
 )
 from tests.java_clients import java_params
-from tests.listeners import BROKERS, bootstrap, config_of, free_ports
+from tests.listeners import BROKERS, bootstrap, brokers_in_metadata, config_of, free_ports
+from tests.waiting import wait_until
 
 RECORDS = 600
 PARTITIONS = {0: (1, 2, 0), 1: (2, 0, 1), 2: (0, 1, 2), 3: (1, 0, 2)}
@@ -98,6 +99,9 @@ def test_no_acknowledged_record_is_lost_when_a_leader_dies_and_the_controller_mo
     assert len(acknowledged) == RECORDS
     # Without three live brokers, as in Kafka, __consumer_offsets cannot be created.
     server.operations.perform(Start(1))
+    # As in Kafka, a broker answers Metadata before its first UpdateMetadata, without brokers and
+    # topics. librdkafka would ask again only after topic.metadata.refresh.interval.ms (300 s).
+    wait_until(lambda: brokers_in_metadata(server, 1) == BROKERS, what="broker 1 knows the brokers")
     reader = member(bootstrap(server))
     try:
         values = read(reader, RECORDS)
