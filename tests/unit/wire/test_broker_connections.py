@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import ssl
+import struct
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.requests import (
     Address,
     Message,
@@ -17,7 +25,9 @@ from klamm.cluster.requests import (
     UpdateMetadataResponse,
 )
 from klamm.cluster.types import Broker, EndPoint
+from klamm.wire.broker_connection import check_brokers
 from klamm.wire.broker_connections import BrokerConnections
+from klamm.wire.broker_security import UNSECURED, BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder
 from klamm.wire.frames import (
     CORRELATION_ID_BYTES,
@@ -29,6 +39,7 @@ from klamm.wire.frames import (
     read_size,
     request_key,
 )
+from tests.zookeeper_tls import Certificates
 
 CONTROLLER, BROKER = Address("controller", 9), Address("broker", 1)
 DONE = UpdateMetadataResponse(Errors.NONE)
@@ -320,3 +331,49 @@ def test_a_broker_that_listens_elsewhere_gets_the_next_request_there() -> None:
 
     broker = run(lambda _: "responds", test, find)
     assert (broker.received, moved.received) == ([(1, 7)], [(2, 7)])
+
+
+def test_a_controller_without_the_certificate_that_a_broker_requires_is_refused(
+    tmp_path: Path,
+) -> None:
+    files = Certificates(tmp_path)
+    broker = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca)
+    broker.load_cert_chain(files.server)
+    broker.verify_mode = ssl.CERT_REQUIRED
+
+    def serve(listener: socket.socket) -> None:
+        opened, _ = listener.accept()
+        with opened.dup() as same:
+            with (
+                contextlib.suppress(ssl.SSLError),
+                broker.wrap_socket(opened, server_side=True) as connection,
+            ):
+                (size,) = struct.unpack(">i", connection.recv(4))
+                key = request_key(connection.recv(size))
+                response = {"error_code": Errors.NONE, "api_keys": ()}
+                connection.sendall(encoded_response(key, response))
+            while same.recv(1024):  # a reset would overtake the alert
+                pass
+
+    client = ssl.create_default_context(cafile=files.ca)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        port = listener.getsockname()[1]
+        check = partial(check_brokers, {3: EndPoint("127.0.0.1", port, "SSL", "SSL")})
+        served = pool.submit(serve, listener)
+        with pytest.raises(EnvironmentProblem, match="alert certificate required") as caught:
+            check(BrokerSecurity("SSL", client), 10)
+        served.result(10)
+        assert caught.value.message.startswith(f"broker 3 at 127.0.0.1:{port}: TLS failed: ")
+        assert "refused klamm's certificate" in (caught.value.hint or "")
+        client.load_cert_chain(files.client, files.client_key)
+        served = pool.submit(serve, listener)
+        check(BrokerSecurity("SSL", client), 10)
+        served.result(10)
+
+
+def test_brokers_that_do_not_answer_do_not_keep_a_controller_from_starting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with socket.create_server(("127.0.0.1", 0)) as stopped:
+            ports = [one.getsockname()[1] for one in (silent, stopped)]
+        brokers = {id_: EndPoint("127.0.0.1", port) for id_, port in enumerate(ports)}
+        check_brokers(brokers, UNSECURED, 0.05)
