@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,17 +115,21 @@ def test_topics_of_older_versions_are_read(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"),
+    ("path", "kind", "subject"),
     [
-        ("/brokers/topics/t", "topic_deleted"),
-        ("/brokers/topics/t/partitions/0/state", "leadership_deleted"),
-        ("/brokers/ids/4", "broker_offline"),
-        ("/controller", "controller_resigned"),
+        ("/brokers/topics/t", "topic_deleted", {"topic": "t"}),
+        (
+            "/brokers/topics/t/partitions/7/state",
+            "leadership_deleted",
+            {"topic": "t", "partition": 7},
+        ),
+        ("/brokers/ids/4", "broker_offline", {"broker": 4}),
+        ("/controller", "controller_resigned", {}),
     ],
 )
-def test_deletions(path: str, kind: str) -> None:
-    (change,) = changes_of(txn(delete(f"/a/b{path}")))
-    assert (change.kind, change.chroot) == (kind, "/a/b")
+def test_deletions(path: str, kind: str, subject: dict[str, Any]) -> None:
+    (change,) = changes_of(txn(check(5, "/a/b"), delete(f"/a/b{path}")))
+    assert change == ClusterChange(kind, op_index=1, chroot="/a/b", fence=5, **subject)
 
 
 def test_what_tools_ask() -> None:
