@@ -216,12 +216,13 @@ def test_a_partition_named_twice_is_refused(api: AsgiClient) -> None:
     assert replicas_of(api, "twice") == [0]
 
 
+@pytest.mark.parametrize(("end", "again"), [("kill", "start"), ("pause", "resume")])
 def test_brokers_that_are_away_are_named_when_the_time_is_over(
-    api: AsgiClient, server: ClusterServer
+    api: AsgiClient, server: ClusterServer, end: str, again: str
 ) -> None:
     patient = server.admin
     server.admin = admin_of(server.cluster, server.closing, API_TIMEOUT_S)
-    server.cluster.pause(2)
+    getattr(server.cluster, end)(2)
     try:
         answer = api.post("/log-dirs/describe", json={"brokers": [0, 2]})
         assert answer.status_code == 504
@@ -234,7 +235,7 @@ def test_brokers_that_are_away_are_named_when_the_time_is_over(
             *(504, "broker 2 does not respond"),
         )
     finally:
-        server.cluster.resume(2)
+        getattr(server.cluster, again)(2)
         server.admin = patient
     assert api.post("/configs/describe", json={"type": "brokers", "name": "2"}).status_code == 200
 

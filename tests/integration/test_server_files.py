@@ -167,6 +167,19 @@ def test_a_temporary_directory_is_removed() -> None:
     assert not held.path.exists()
 
 
+def test_temporary_segments_begin_and_end_with_nothing(tmp_path: Path) -> None:
+    held, folder = DataDir(tmp_path), tmp_path / "temporary-segments"
+    folder.mkdir()
+    (folder / "of a process that was killed").touch()
+    with held.temporary_segments() as given:
+        assert given == folder and not folder.exists()
+        given.mkdir()
+        (given / "file").touch()
+    assert not folder.exists()
+    with held.temporary_segments():
+        pass  # no broker has started
+
+
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentProblem, match="cannot be used"):
