@@ -291,6 +291,156 @@ def test_one_log_of_a_source_that_can_tell_is_enough(readings: list[Reading], ce
     assert of({"source": "kafka logs", "offline_ms": 5, "undated": 0}) == cell
 
 
+def a_row_of_each_listing() -> dict[str, Sequence[Row]]:
+    log = {"source": "journal", "run": "r"}
+    placed = {**log, "file": "f", "line": 7, "t_ms": 1_000, "topic": "t", "partition": 3}
+    before = {"before_file": "b", "before_line": 8, "before_t_ms": 2_000, "missing": 9}
+    lost = {**placed, **before, "after_file": "a", "after_line": 6, "epoch": 4, "replica": 5}
+    lasted = {**placed, "start_ms": 1_000, "end_ms": 3_500, "took_ms": 2_500}
+    moved = {**placed, "from_state": "A", "to_state": "B", "epoch": 4, "replica": 5}
+    elected = {"leader": 2, "leader_epoch": 8, "prev_isr": [1, 4], "election": "UNCLEAN"}
+    copied = {"copy_file": "c", "copy_line": 5, "epoch": 4, "seq": 6, "copies": 2}
+    ready = {"elected_ms": 1_000, "ready_after_ms": 5, "since_older_epoch_ms": 6}
+    mark = {**log, "t_ms": 2_000, "times": 6}
+    return {
+        "epochs": [log],
+        "illegal": [moved],
+        "lost_rows": [lost],
+        "lost_tails": [{**placed, "epoch": 4, "partitions": 5, "known": 6, "leader_epoch": 8}],
+        "gaps": [lost],
+        "unclean": [{**placed, **elected, "prev_leader": 1}],
+        "duplicates": [{**placed, **copied, "is_contradiction": one} for one in (False, True)],
+        "late_writes": [{**placed, "kind": "isr_changed", "controller": 1, "epoch": 4}],
+        "shared_epochs": [{**log, "epoch": 4, "controllers": [1, 2], "first_ms": 1_000}],
+        "offline_intervals": [
+            {**lasted, "start_ms": None, "took_ms": None, "ended_by": "election"},
+            {**lasted, "end_ms": None, "ended_by": None},
+        ],
+        "leaderless_intervals": [{**lasted, "lost": 2}, {**lasted, "lost": None}],
+        "failed": [{**moved, "outcome": "no leader"}],
+        "flapping": [{**lasted, "replica": 5, "shrinks": 6, "expands": 8}],
+        "reassignments": [
+            {**lasted, "status": "done", "last_phase": phase, "epochs": 2} for phase in (None, "B6")
+        ],
+        "failovers": [{**log, **ready, "epoch": 4, "controller": 1}],
+        "starts": [
+            {**log, "t_ms": 1_000, "detail": "x starts", "first_epoch": first, "last_epoch": last}
+            for first, last in ((None, None), (1, 1), (2, 4))
+        ],
+        "marks": [
+            {**mark, "what": "broker failure", "brokers": [8, 9]},
+            {**mark, "what": "controller election", "brokers": [0]},
+        ],
+    }
+
+
+ONE_S, TWO_S, END = (f"1970-01-01 00:00:0{s:.3f}" for s in (1, 2, 3.5))
+TABLES = {
+    "Violations: Illegal transitions": [
+        "place | time (UTC) | partition | from | to | controller epoch",
+        f"f:7 | {ONE_S} | t-3 on broker 5 | A | B | 4",
+    ],
+    "Violations: Lost rows": [
+        "lost before | time (UTC) | controller epoch | rows | lost after",
+        f"b:8 | {TWO_S} | 4 | 9 | a:6",
+    ],
+    "Violations: Controller epochs whose last rows are lost": [
+        "proved at | time (UTC) | by controller epoch | partitions | first | "
+        "leader epoch in the journal | leader epoch in ZooKeeper",
+        f"f:7 | {ONE_S} | 4 | 5 | t-3 | 6 | 8",
+    ],
+    "Violations: Lost rows of partitions and replicas": [
+        "lost before | time (UTC) | partition | rows | lost after",
+        f"b:8 | {TWO_S} | t-3 on broker 5 | 9 | a:6",
+    ],
+    "Violations: Lost transactions": [
+        "lost before | problem | text",
+        "f:7 | gone | x",
+    ],
+    "Violations: Unclean elections": [
+        "place | time (UTC) | partition | leader | leader epoch | ISR before | election",
+        f"f:7 | {ONE_S} | t-3 | 1 → 2 | 8 | 1,4 | UNCLEAN",
+    ],
+    "Violations: Duplicate rows": [
+        "first | last | controller epoch | seq | copies | identical",
+        "f:7 | c:5 | 4 | 6 | 2 | yes",
+        "f:7 | c:5 | 4 | 6 | 2 | no",
+    ],
+    "Violations: Writes by a controller after a newer epoch began": [
+        "place | time (UTC) | partition | kind | controller | controller epoch",
+        f"f:7 | {ONE_S} | t-3 | isr_changed | 1 | 4",
+    ],
+    "Violations: Epochs with two controllers": [
+        "controller epoch | controllers | from (UTC)",
+        f"4 | 1,2 | {ONE_S}",
+    ],
+    "Partitions without a live leader: Longest intervals without a live leader": [
+        "partition | from (UTC) | to (UTC) | duration | previous leader",
+        f"t-3 | {ONE_S} | {END} | 2.50 s | 2",
+        f"t-3 | {ONE_S} | {END} | 2.50 s | unknown",
+    ],
+    "Partitions without a live leader: Longest intervals in OfflinePartition": [
+        "partition | from (UTC) | to (UTC) | duration | ended by",
+        f"t-3 | unknown | {END} | unknown | election",
+        f"t-3 | {ONE_S} |  | not ended | not ended",
+    ],
+    "Partitions without a live leader: Failed transitions": [
+        "place | time (UTC) | partition | from | to | reason",
+        f"f:7 | {ONE_S} | t-3 on broker 5 | A | B | no leader",
+    ],
+    "ISRs: Flapping replicas": [
+        "replica | left | rejoined | from (UTC) | to (UTC)",
+        f"t-3 on broker 5 | 6 | 8 | {ONE_S} | {END}",
+    ],
+    "Reassignments: Longest reassignments": [
+        "partition | from (UTC) | duration | status | last phase | controller epochs",
+        f"t-3 | {ONE_S} | 2.50 s | done | unknown | 2",
+        f"t-3 | {ONE_S} | 2.50 s | done | B6 | 2",
+    ],
+    "Failovers: Starts of klamm up": [
+        "time (UTC) | run | controller epochs",
+        f"{ONE_S} | x | none",
+        f"{ONE_S} | x | 1",
+        f"{ONE_S} | x | 2 to 4",
+    ],
+    "Failovers: Controllers in order of election": [
+        "controller epoch | controller | elected (UTC) | ready after | "
+        "after last event of older epochs",
+        f"4 | 1 | {ONE_S} | 5 ms | 6 ms",
+    ],
+    "Failovers: Broker failures": [
+        "time (UTC) | failures | brokers",
+        f"{TWO_S} | 6 | 8,9",
+    ],
+    "Damaged lines: Damaged lines by problem": [
+        "problem | lines",
+        "bad | 3",
+    ],
+    "Damaged lines: Damaged lines": [
+        "place | problem | text",
+        "f:7 | bad | x",
+    ],
+}
+"""A page's tables of ``a_row_of_each_listing``: the titles of the columns, and the rows."""
+
+
+def test_the_tables_of_a_page() -> None:
+    place = {"file": "f", "line": 7, "text": "x"}
+    damaged, gone = (Listing(({**place, "problem": what},), 1) for what in ("bad", "gone"))
+    loss = DataLoss({"bad": 3}, 1, damaged, gone)
+    answers = replace(answers_of(**a_row_of_each_listing()), data_loss=loss)
+    page = replay_page(Replayed("x", None, [], {}), answers)
+    found = {
+        f"{section.title}: {table.title}": [
+            " | ".join(map(str, row)) for row in (table.columns, *table.rows)
+        ]
+        for section in page.sections
+        for table in section.blocks
+        if isinstance(table, Table)
+    }
+    assert found == TABLES
+
+
 @pytest.mark.parametrize(("runs", "is_listed"), [("r", False), ("ab", False), ("rr", True)])
 def test_starts_are_listed_if_a_cluster_was_started_again(runs: str, is_listed: bool) -> None:
     of_start = {"source": "journal", "t_ms": 5, "detail": "x y", "first_epoch": 1, "last_epoch": 2}
