@@ -19,6 +19,7 @@ from klamm.wire.frames import (
     TooManyElements,
     encoded_response,
     parse_request,
+    parse_response,
     request_body,
     request_header,
     request_key,
@@ -118,6 +119,10 @@ def test_elements_of_arrays_and_tagged_fields_are_counted() -> None:
     with pytest.raises(TooManyElements):
         parse_request(tagged, 2)
     parse_request(groups)
+    parse_request(groups, 3)
+    results = [{"group_id": name, "error_code": 0} for name in "abcd"]
+    response = encoded_response(RequestKey(42, 0, 1), {"results": results})
+    assert len(parse_response(RequestKey(42, 0, 1), response[4:]).results) == 4, "no such limit"
 
 
 def test_a_response_with_an_overlong_string_is_refused_in_one_line() -> None:
