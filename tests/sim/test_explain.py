@@ -230,7 +230,7 @@ def test_a_new_controller_knows_the_replicas_it_read() -> None:
 
     online = "OnlineReplica"
     rows = [
-        row(1, Kind.PARTITION_SNAPSHOT, to="OnlinePartition", leader=0, isr=(0, 1)),
+        row(1, Kind.PARTITION_SNAPSHOT, to="OnlinePartition", leader=0, isr=(0, 1), leader_epoch=7),
         row(2, Kind.REPLICA_TRANSITION, replica=0, to=online),
         row(3, Kind.REPLICA_TRANSITION, replica=1, to=online),
     ]
@@ -238,6 +238,14 @@ def test_a_new_controller_knows_the_replicas_it_read() -> None:
     assert partition_status([*rows, rows[0], rows[1]]).replicas == {0: online}
     refused = row(4, Kind.ALTER_ISR_REFUSED, leader=0, isr=(0,), leader_epoch=9)
     assert partition_status([*rows, refused]).isr == (0, 1)
+    # A transition without a leader leaves the one that is stored; a deletion does not.
+    offline = row(5, Kind.PARTITION_TRANSITION, to="OfflinePartition")
+    gone = row(6, Kind.REPLICA_TRANSITION, replica=1, to="NonExistentReplica")
+    status = partition_status([*rows, offline, gone])
+    assert status == ("OfflinePartition", 0, (0, 1), 7, None, {0: online})
+    deleted = row(7, Kind.PARTITION_TRANSITION, to="NonExistentPartition")
+    status = partition_status([*rows, offline, gone, deleted])
+    assert status == ("NonExistentPartition", *[None] * 4, {0: online})
 
 
 def test_one_change_is_picked(world: SimulatedWorld) -> None:

@@ -156,6 +156,21 @@ def test_an_isr_is_compared_with_a_partial_log_only_at_the_same_version(
     assert compare(duckdb, c, b).not_compared == [isrs, "replica states: b has none"]
 
 
+def test_only_a_whole_log_lacks_the_leader_of_a_partition_that_has_none(duckdb: Engine) -> None:
+    a = side(duckdb, "a.jsonl", event("t", 1, [1, 2], 5))
+    moved = {"kind": "partition_transition", "topic": "t", "partition": 0}
+    moved["to_state"] = "OnlinePartition"
+    partial = side(duckdb, "b", moved, source="state-change.log")
+    assert told(duckdb, a, partial) == told(duckdb, partial, a) == []
+    whole = side(duckdb, "c.jsonl", moved)
+    assert told(duckdb, a, whole, versions=True) == [
+        "t-0: isr 1,2 in A, none in B",
+        "t-0: leader 1 in A, none in B",
+        "t-0: leader_epoch 3 in A, none in B",
+        "t-0: zk_version 5 in A, none in B",
+    ]
+
+
 @pytest.mark.parametrize(
     ("of_a", "of_b", "first"),
     [
