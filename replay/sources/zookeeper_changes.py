@@ -105,14 +105,13 @@ class ClusterChange(msgspec.Struct, gc=False):
     """A change to a Kafka cluster, as far as a single transaction shows it.
 
     - ``kind``: one of event_schema.KINDS or of the constants above.
-    - ``op_index``: index of the operation in its multi.
     - ``chroot``: "" for none; None if unknown, because a rejected multi may not contain the path.
     - ``epoch``: controller epoch in the znode's data.
     - ``fence``: version of /controller_epoch that the transaction checks; None without a check.
+    - ``op_index``: index of the operation in its multi.
     """
 
     kind: str
-    op_index: int = 0
     chroot: str | None = None
     topic: str | None = None
     partition: int = -1
@@ -126,6 +125,7 @@ class ClusterChange(msgspec.Struct, gc=False):
     reassignment: str | None = None
     outcome: str | None = None
     detail: str | None = None
+    op_index: int = 0
 
 
 def changes_of(txn: Txn) -> list[ClusterChange]:
@@ -217,7 +217,7 @@ def _deleted(znode: ZNodePath, detail: str | None = None) -> Iterator[ClusterCha
     if kind is not None:
         partition = znode.number if znode.what == STATE else -1
         broker = znode.number if znode.what == BROKER else -1
-        yield ClusterChange(kind, 0, znode.chroot, znode.topic, partition, broker, detail=detail)
+        yield ClusterChange(kind, znode.chroot, znode.topic, partition, broker, detail=detail)
 
 
 _DELETIONS: Final = {
@@ -245,7 +245,6 @@ def written(
     except (MalformedZNode, UnparsableJson) as error:
         yield ClusterChange(
             Kind.ZNODE_MALFORMED.value,
-            0,
             znode.chroot,
             znode.topic,
             znode.number if znode.what == STATE else -1,
@@ -266,15 +265,15 @@ def _valid_changes(
             yield from _topic(znode, data, version, is_new)
         case "broker":
             kind = Kind.BROKER_ONLINE if is_new else Kind.BROKER_MODIFIED
-            yield ClusterChange(kind.value, 0, chroot, broker=znode.number)
+            yield ClusterChange(kind.value, chroot, broker=znode.number)
         case "controller":
             broker = ControllerZNode.decode(data)
             if broker is None:
                 raise UnparsableJson("not JSON")
-            yield ClusterChange(CONTROLLER_CREATED, 0, chroot, broker=broker)
+            yield ClusterChange(CONTROLLER_CREATED, chroot, broker=broker)
         case "controller_epoch":
             epoch = ControllerEpochZNode.decode(data)
-            yield ClusterChange(EPOCH_WRITTEN, 0, chroot, epoch=epoch, zk_version=version)
+            yield ClusterChange(EPOCH_WRITTEN, chroot, epoch=epoch, zk_version=version)
         case _:
             yield from _requests(znode, data)
 
@@ -285,7 +284,7 @@ def _leadership(znode: ZNodePath, data: bytes | None, version: int) -> ClusterCh
         raise UnparsableJson("not JSON")
     state = found.leader_and_isr
     return ClusterChange(
-        *(LEADERSHIP_WRITTEN, 0, znode.chroot, znode.topic, znode.number, -1),
+        *(LEADERSHIP_WRITTEN, znode.chroot, znode.topic, znode.number, -1),
         *(state.leader, state.leader_epoch, state.isr, found.controller_epoch, version),
     )
 
@@ -298,12 +297,12 @@ def _topic(
     if is_new:
         detail = f"{len(assignment)} partitions"
         kind = Kind.TOPIC_CREATED.value
-        yield ClusterChange(kind, 0, znode.chroot, topic, zk_version=version, detail=detail)
+        yield ClusterChange(kind, znode.chroot, topic, zk_version=version, detail=detail)
     if not assignment:
         raise MalformedZNode("no partitions")
     for tp, replicas in assignment.items():
         yield ClusterChange(
-            *(ASSIGNMENT_WRITTEN, 0, znode.chroot, topic, tp.partition),
+            *(ASSIGNMENT_WRITTEN, znode.chroot, topic, tp.partition),
             zk_version=version,
             reassignment=reassignment_id(tp, replicas) if replicas.is_being_reassigned else None,
             detail=str(replicas),
@@ -318,6 +317,6 @@ def _requests(znode: ZNodePath, data: bytes | None) -> Iterator[ClusterChange]:
     elif znode.what == PREFERRED:
         asked = [(tp, PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
     else:
-        yield ClusterChange(ADMIN_REQUEST, 0, znode.chroot, znode.topic, detail=znode.what)
+        yield ClusterChange(ADMIN_REQUEST, znode.chroot, znode.topic, detail=znode.what)
     for tp, detail in asked:
-        yield ClusterChange(ADMIN_REQUEST, 0, znode.chroot, *tp, detail=detail)
+        yield ClusterChange(ADMIN_REQUEST, znode.chroot, *tp, detail=detail)

@@ -84,7 +84,7 @@ def _last_changes(znode: ZNodePath, entry: SnapshotEntry) -> Iterator[ClusterCha
         yield change
     if znode.what == TOPIC and not is_new:
         yield ClusterChange(
-            Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL
+            Kind.TOPIC_CREATED.value, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL
         )
 
 
@@ -106,10 +106,10 @@ CHANGE_KINDS: Final = (*KINDS, CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED
 """The kinds of changes. The last three are not events, but events are derived from them."""
 _COLUMNS: Final = {
     **{"file": "hash", "number": "int", "line": "long", "zxid": "long", "session": "long"},
-    **{"t_ms": "long", "kind": "code", "op_index": "int", "run": "hash", "topic": "hash"},
+    **{"t_ms": "long", "kind": "code", "run": "hash", "topic": "hash"},
     **{"partition": "int", "broker": "int", "leader": "int", "leader_epoch": "int", "isr": "ints"},
     **{"epoch": "int", "zk_version": "int", "fence": "int", "reassignment": "hash"},
-    **{"outcome": "hash", "detail": "string"},
+    **{"outcome": "hash", "detail": "string", "op_index": "int"},
 }
 CHANGES_SCHEMA: Final = pa.schema([(name, TYPES[kind]) for name, kind in _COLUMNS.items()])
 """Changes, with codes and hashes. ``number``: position of the file among the files that are read.
@@ -163,9 +163,9 @@ def _rows(
             damaged.append(DamagedLine(found.offset, found.problem, found.text))
             continue
         offset, zxid, t_ms, session, change = found
-        kind, op_index, chroot, *others = msgspec.structs.astuple(change)
+        kind, chroot, *others = msgspec.structs.astuple(change)
         name = None if chroot is None else f"{run}{chroot}" if run is not None else chroot or _ROOT
-        head = (path, file.number, offset, zxid, session, t_ms, kind, op_index, name)
+        head = (path, file.number, offset, zxid, session, t_ms, kind, name)
         yield (*head, *others, None, None)
 
 
