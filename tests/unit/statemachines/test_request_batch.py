@@ -193,11 +193,14 @@ def test_a_stop_deletes_once_any_addition_said_so() -> None:
     batch.add_stop_replica_request_for_brokers([2], A, True)
     context.put_partition_leadership_info(A, leadership(1, 8, (1, 2)))
     batch.add_stop_replica_request_for_brokers([2, -1], A, False)
+    for _ in range(2):
+        batch.add_stop_replica_request_for_brokers([2], B, False)
     context.queue_topic_deletion(["u"])
     batch.add_stop_replica_request_for_brokers([2], C, False)
     assert batch.stop_replica == {
         2: {
             A: StopReplicaPartitionState(A, 8, True),
+            B: StopReplicaPartitionState(B, -1, False),
             C: StopReplicaPartitionState(C, -2, False),
         }
     }
