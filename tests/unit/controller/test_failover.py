@@ -107,10 +107,19 @@ def test_a_feature_znode_that_appears_during_a_failover_is_no_failure(is_lost: b
     cluster.assert_nothing_failed()
 
 
-@pytest.mark.parametrize(("status", "is_odd"), [(0, True), (1, False)])
-def test_features_that_are_disabled_and_yet_there_are_logged(status: int, is_odd: bool) -> None:
+@pytest.mark.parametrize(
+    ("status", "levels", "is_odd"),
+    [
+        (0, b'{"f":{"min_version_level":1,"max_version_level":2}}', True),
+        (1, b'{"f":{"min_version_level":1,"max_version_level":2}}', False),
+        (0, b"{}", False),
+        (1, b"{}", False),
+    ],
+)
+def test_features_that_are_disabled_and_yet_there_are_logged(
+    status: int, levels: bytes, is_odd: bool
+) -> None:
     cluster = Cluster()
-    levels = b'{"f":{"min_version_level":1,"max_version_level":2}}'
     cluster.admin.create(F, b'{"version":1,"status":%d,"features":%b}' % (status, levels))
     cluster.start(0)
     odd = (
@@ -118,7 +127,8 @@ def test_features_that_are_disabled_and_yet_there_are_logged(status: int, is_odd
         "Features{(f -> FinalizedVersionRange[min_version_level:1, max_version_level:2])}"
     )
     assert cluster.logged("disabled status") == [odd] * is_odd
-    assert len(cluster.logged("Updating FeatureZNode at path: /feature with")) == is_odd
+    updated = len(cluster.logged("Updating FeatureZNode at path: /feature with"))
+    assert updated == (status == 0)
 
 
 def test_only_the_controller_hears_of_a_topic_that_allows_unclean_elections(
