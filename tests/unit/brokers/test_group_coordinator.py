@@ -189,14 +189,15 @@ def test_who_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
 
 def test_members_vote_for_a_protocol_that_all_support(groups: Groups) -> None:
     one, two, three = (Protocol(name, SUBSCRIPTION) for name in ("one", "two", "three"))
-    numbers = [groups.join(protocols=each) for each in ((three, one, two), (two, one), (two, one))]
+    preferred = ((three, two, one), (three, one, two), (one, two))
+    numbers = [groups.join(protocols=each) for each in preferred]
     assert groups.joined(groups.join(protocols=(three,))).error is (
         Errors.INCONSISTENT_GROUP_PROTOCOL
     )
     other = groups.join(protocol_type="connect", protocols=(one,))
     assert groups.joined(other).error is Errors.INCONSISTENT_GROUP_PROTOCOL
     groups.network.pass_time(2 * DELAY_MS)
-    assert [groups.joined(number).protocol_name for number in numbers] == ["two"] * 3
+    assert [groups.joined(number).protocol_name for number in numbers] == ["one"] * 3
 
 
 def test_of_protocols_with_equal_votes_the_first_in_scalas_order_is_selected(
