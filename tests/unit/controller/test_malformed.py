@@ -421,6 +421,22 @@ def test_a_topic_of_the_same_name_as_one_with_a_malformed_state_is_reassigned(
     cluster.assert_nothing_failed()
 
 
+def test_quirk_c2_ignores_children_that_are_no_notifications() -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
+    cluster.start(0)
+    parents = ("/isr_change_notification", "/log_dir_event_notification")
+    for parent in parents:
+        cluster.admin.create(f"{parent}/x")
+    cluster.admin.propagate_isr_changes([B0])
+    cluster.admin.propagate_log_dir_event(7)
+    for _ in range(2):
+        cluster.run()
+        assert [cluster.admin.get_children(parent) for parent in parents] == [["x"], ["x"]]
+        assert not cluster.active.malformed
+        cluster.assert_nothing_failed()
+        cluster.admin.delete(ControllerZNode.path)
+
+
 def test_quirk_c2_fails_the_whole_event() -> None:
     cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0, 1, 2)
