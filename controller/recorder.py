@@ -71,7 +71,6 @@ class JournalRecorder:
         self._journal = journal
         self._epoch = 0
         self._seq = 0
-        self._is_dirty = False
         # (since_ms, key_seq) of partitions and, by broker id, of replicas. Keys of one report share
         # a tuple to save memory: there are hundreds of thousands.
         self._partitions: dict[TopicPartition, _Key] = {}
@@ -95,9 +94,7 @@ class JournalRecorder:
 
     def flush(self) -> None:
         """Flush the appended rows to the operating system."""
-        if self._is_dirty:
-            self._journal.flush()
-            self._is_dirty = False
+        self._journal.flush()
 
     def occurrence(self, kind: Kind, **fields: Any) -> None:
         """Append a row about an occurrence that is not a state change of a partition or replica."""
@@ -341,7 +338,6 @@ class JournalRecorder:
     def _append(self, rows: Iterable[JournalRow]) -> None:
         following = iter(rows)
         while batch := list(islice(following, _ROWS_AT_ONCE)):
-            self._is_dirty = True
             self._journal.append(batch)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
+from pathlib import Path
 
 from klamm.cluster.configs import broker_fields
 from klamm.cluster.journal import JournalRow, Kind
@@ -16,7 +17,7 @@ from klamm.controller.events import ControllerEvent, TopicChange
 from klamm.controller.recorder import JournalRecorder
 from klamm.controller.state_change_log import StateChangeLog
 from klamm.runtime.clock import VirtualClock
-from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.journal import FileJournal, MemoryJournal, read_journal
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.partition_transitions import PartitionChange
 from klamm.statemachines.replica_state import ReplicaState
@@ -126,6 +127,16 @@ def test_every_key_of_a_whole_run_is_without_gaps() -> None:
     for numbers in (*keys.values(), *rows.values()):
         assert numbers == list(range(1, len(numbers) + 1))
     assert sorted(rows) == [(0, 1), (1, 2)]
+
+
+def test_the_rows_of_an_event_are_in_the_file_when_it_ends(tmp_path: Path) -> None:
+    cluster, path = Cluster(), tmp_path / "journal.jsonl"
+    journal = cluster.journal = FileJournal(path)  # type: ignore[assignment]
+    cluster.start(0)
+    cluster.admin.create("/brokers/topics/t", b'{"version":3,"partitions":{"0":[0]}}')
+    assert cluster.active.step()
+    assert read_journal(path)[-1].to == "OnlineReplica"
+    journal.close()
 
 
 def test_messages_are_journalled_on_request() -> None:
