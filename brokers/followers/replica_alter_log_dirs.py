@@ -176,8 +176,7 @@ class ReplicaAlterLogDirsManager:
     def on_arrived(self, copy_id: DirectoryMove, size_bytes: int) -> None:
         """Record that a whole chunk was transferred. Ignore transfers that were ended early."""
         thread = self._thread_of(copy_id.topic_partition)
-        is_over = copy_id not in self._copying.of_owner(self._broker_id)
-        if thread.is_carried and thread.in_progress == copy_id.topic_partition and is_over:
+        if thread.is_carried and thread.in_progress == copy_id.topic_partition:
             thread.is_carried = False
             thread.arrived_bytes += size_bytes - thread.taken_bytes
             thread.taken_bytes = 0
@@ -374,5 +373,5 @@ def take_over_epoch(future: ReplicaLog, current: ReplicaLog) -> None:
     would reject followers whose last epoch is later than its last epoch with records (KAFKA-15608).
     """
     epoch = current.latest_epoch
-    if epoch is not None and epoch != future.latest_epoch:
+    if epoch is not None:
         future.start_epoch(epoch)
