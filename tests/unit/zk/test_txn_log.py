@@ -138,6 +138,23 @@ def test_a_snapshot_is_read_plain_and_packed(tmp_path: Path) -> None:
     assert list(read_entries(packed)) == plain
 
 
+def test_sessions_in_a_snapshot_are_skipped(tmp_path: Path) -> None:
+    data = (DATA / "snapshot.0").read_bytes()
+    sessions = struct.pack(">iqiqi", 2, 1 << 56, 18_000, (1 << 56) + 1, 6_000)
+    longer = data[:16] + sessions + data[20:-13]
+    path = tmp_path / "snapshot.0"
+    path.write_bytes(longer + struct.pack(">qi", zlib.adler32(longer), 1) + b"/")
+    moved = [entry._replace(offset=entry.offset + 24) for entry in read_entries(DATA / path.name)]
+    assert list(read_entries(path)) == moved
+
+
+def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.0"
+    path.write_bytes((DATA / "snapshot.0").read_bytes().replace(b"\2", b"\3", 1))
+    with pytest.raises(EnvironmentProblem, match="version 3 is not supported, expected 2"):
+        list(read_entries(path))
+
+
 @pytest.mark.parametrize("size", [8, 100, 400])
 def test_a_torn_snapshot_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "snapshot.0"
