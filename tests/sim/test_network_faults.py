@@ -278,19 +278,31 @@ def test_replies_and_watches_arrive_late_and_in_order() -> None:
 """)
 
 
-def test_a_lagging_follower_shows_an_earlier_state_that_never_goes_back() -> None:
-    assert holds("""
-  - lag_zookeeper: {broker: controller, ms: 5000}
-  - run: topics --zookeeper {zk} --create --topic u --replica-assignment 1:2
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="the first connection"),
+        pytest.param("  - pause: 0\n  - wait: 1s\n  - resume: 0\n", id="a new connection"),
+        pytest.param(
+            "  - pause: 0\n  - wait: 20s\n  - {resume: 0, until: {controller: moved}}\n",
+            id="a new session",
+        ),
+    ],
+)
+def test_a_lagging_follower_shows_an_earlier_state_that_never_goes_back(before: str) -> None:
+    assert holds(f"""
+  - lag_zookeeper: {{broker: 0, ms: 5000}}
+{before}
+  - run: topics --zookeeper {{zk}} --create --topic u --replica-assignment 1:2
   - wait: 4s
-    until: {absent: /brokers/topics/u/partitions}
+    until: {{absent: /brokers/topics/u/partitions}}
     within: 1ms
   - wait: 2s
-    until: {leader: {u-0: 1}}
+    until: {{leader: {{u-0: 1}}}}
     within: 10s
   - heal_network
-  - run: topics --zookeeper {zk} --delete --topic u
-    until: {deleted: u}
+  - run: topics --zookeeper {{zk}} --delete --topic u
+    until: {{deleted: u}}
     within: 3s
 """)
 
