@@ -113,7 +113,6 @@ class WatchTable:
         for request in self._rearming:
             for path, watches in request.watches.items():
                 self._armed[path] = self._armed.get(path, 0) | watches
-        self._rearming.clear()
         self._sent.clear()
 
     def rearm(self, chroot: Chroot) -> list[SetWatches]:
