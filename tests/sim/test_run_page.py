@@ -11,6 +11,8 @@ import pytest
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
 from klamm.drills import library
 from klamm.drills.hunting import page_of_text
+from klamm.runtime.action_target import DEAD, PAUSED, RUNNING
+from klamm.runtime.scenarios.trace import BrokerState
 from tests.browser import CHROMIUM, browser
 from tests.unit.report.pages import Element, loaded, read_page
 
@@ -136,6 +138,21 @@ def test_a_page_shows_faults_beside_the_brokers_that_they_concern() -> None:
         ("broker 2: faults", "clock +60,000 ms"),
         ("broker 0: faults", "log directory d1 offline"),
     }
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (BrokerState(RUNNING, True), "running"),
+        (BrokerState(RUNNING, False), "no session"),
+        (BrokerState(PAUSED, True), "paused"),
+        (BrokerState(PAUSED, False), "paused, no session"),
+        (BrokerState(DEAD, True), "dead, session not expired"),
+        (BrokerState(DEAD, False), "dead"),
+    ],
+)
+def test_the_state_of_a_broker_in_words(state: BrokerState, text: str) -> None:
+    assert state.text == text
 
 
 def test_texts_are_escaped_and_a_run_that_passes_has_a_page() -> None:
