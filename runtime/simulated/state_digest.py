@@ -263,7 +263,6 @@ class _Writer:
         self.out: list[str] = []
         self._seen: set[int] = set()
         self._kept = kept
-        self._identities = 0
 
     def write(self, value: Any) -> None:
         _HOW[value.__class__](self, value)
@@ -325,9 +324,7 @@ class _Writer:
         if text is None:
             writer = _Writer(self._kept)
             writer.write(value)
-            text = " ".join(writer.out)
-            if not writer._identities:
-                self._kept.by_value[key] = text
+            text = self._kept.by_value[key] = " ".join(writer.out)
         return text
 
     def leave_out(self, *values: object) -> None:
@@ -336,22 +333,20 @@ class _Writer:
 
     def is_new(self, value: object) -> bool:
         """Return True the first time that an object is written."""
-        self._identities += 1
         if id(value) in self._seen:
             return False
         self._seen.add(id(value))
         return True
 
     def frozen(self, value: object, names: Iterable[str]) -> None:
-        """Write an immutable object. Keep its text if that has no object with an identity."""
+        """Write an immutable object, which contains only immutable objects, and keep its text."""
         kept = self._kept.by_id.get(id(value))
         if kept is not None:
             self.out.append(kept[1])
             return
-        start, identities = len(self.out), self._identities
+        start = len(self.out)
         self.fields(value, [(name, getattr(value, name, None)) for name in names])
-        if self._identities == identities:
-            self._kept.by_id[id(value)] = (value, "\n".join(self.out[start:]))
+        self._kept.by_id[id(value)] = (value, "\n".join(self.out[start:]))
 
     def fields(self, value: object, fields: Iterable[tuple[str, object]]) -> None:
         out, kinds, how = self.out, _FIELD_KINDS, _HOW
