@@ -32,16 +32,16 @@ def pytest_path(drill: Path) -> Path:
 def pytest_text(name: str, drill: str, seed: int, quirks: Quirks, violated: str) -> str:
     """Return a pytest file with one test, which runs the drill in simulation.
 
-    ``drill``: the text of the drill. ``violated``: what does not hold when the drill is run."""
+    ``drill``: the text of the drill, which ends with a newline. ``violated``: what does not
+    hold when the drill is run."""
     given = [f"seed={seed}"]
     words = ", ".join(f'"{name}"' for name in quirk_names(quirks))
     if words:
         given.append(f"quirks=[{words}]")
     about = textwrap.fill(f"Fails as long as this is violated: {violated}", _COLUMNS)
-    text = drill if drill.endswith("\n") else f"{drill}\n"
     return _FILE.format(
         about=_literal(about),
-        drill=_literal(text),
+        drill=_literal(drill),
         name=_identifier(name),
         options=", ".join(given),
     )
