@@ -157,9 +157,7 @@ class Existing:
 
     def _add_created(self, args: Sequence[str]) -> None:
         topic = option(args, "--topic")
-        if topic is None or not {"--create", "--alter"}.intersection(args):
-            return
-        if "--create" not in args and topic not in self._partitions:
+        if topic is None or ("--create" not in args and topic not in self._partitions):
             return
         assignment = option(args, "--replica-assignment")
         if option(args, "--partitions") is not None:
