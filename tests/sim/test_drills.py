@@ -178,6 +178,11 @@ def test_a_paused_broker_is_resumed_although_another_is_dead() -> None:
     assert run_text(steps).outcome is Outcome.PASSED
 
 
+@pytest.mark.parametrize("up", ["  - kill: 1\n  - heal_all\n", "  - kill_all\n  - up_again\n"])
+def test_a_broker_that_was_started_with_all_others_is_not_dead(up: str) -> None:
+    assert run_text(f"{up}  - kill: 2\n  - start: dead\n").outcome is Outcome.PASSED
+
+
 def test_a_time_counts_from_the_first_step_wherever_its_step_stands() -> None:
     results, verdict, _ = play_text("  - wait: 3s\n  - {at: 4s, create_znode: {/a: x}}\n")
     assert verdict.outcome is Outcome.PASSED

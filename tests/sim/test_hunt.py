@@ -135,6 +135,16 @@ def test_every_fault_is_drawn_and_can_be_asked_for(name: str) -> None:
     assert not any(f"  - {other}:" in text for other in others for text in texts)
 
 
+def test_the_sessions_of_two_zombies_expire_while_they_are_paused() -> None:
+    pause = "{pause: controller}, {wait: (\\d+)ms}"
+    zombies = re.compile(f"  - steps: \\[{pause}, {pause}, {{resume: paused}}\\]\n")
+    waits = set()
+    for text in (draw_drill(seed, ["zombies"]) for seed in range(20)):
+        timeout_ms = re.findall(r"session_timeout: (\d+)ms", text)[0]
+        waits |= {int(ms) - int(timeout_ms) for pair in zombies.findall(text) for ms in pair}
+    assert waits == {50, 500}
+
+
 @pytest.mark.parametrize(("fault", "wait_s"), [("stop", "40"), ("kill", "10")])
 def test_a_shutdown_may_end_before_a_broker_is_started_for_a_comparison(
     fault: str, wait_s: str
