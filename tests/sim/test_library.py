@@ -15,6 +15,7 @@ from klamm.drills.actions import ACTIONS
 from klamm.drills.conditions import CONDITIONS
 from klamm.testing.actions import Conditions
 from klamm.testing.cluster import ScriptedCluster
+from tests.unit.report.pages import read_page
 
 SEED_7 = "\nreplay: klamm.SimulatedCluster(brokers=3, seed=7)"
 
@@ -276,6 +277,33 @@ def test_actions_take_named_arguments_and_run_returns_the_output_of_a_tool() -> 
         with pytest.raises(TypeError, match=r"^cut: .*'ms'; its arguments, by name: "):
             cluster.cut(from_=0, to=1, ms=5)  # type: ignore[call-arg]
         assert cluster.run("topics --zookeeper {zk} --list").stdout == "t\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "tone", "fact"),
+    [
+        (None, "No failure.", "good", None),
+        (ValueError("t-0 is lost\nor so"), "t-0 is lost", "bad", "ValueError: t-0 is lost\nor so"),
+        (AssertionError(), "AssertionError", "bad", "AssertionError: AssertionError"),
+    ],
+)
+def test_a_page_names_the_error_and_how_to_repeat_the_run(
+    error: Exception | None, verdict: str, tone: str, fact: str | None
+) -> None:
+    with klamm.SimulatedCluster(seed=5) as cluster:
+        cluster.create_topic("t")
+        root = read_page(cluster.page("what happened", error))
+    said = root.only("p", "verdict")
+    assert (root.only("h1").text, said.text) == ("what happened", verdict)
+    assert tone in (said.attributes["class"] or "")
+    facts = root.only("dl", "facts")
+    words = [name.text for name in facts.all("dt")], [value.text for value in facts.all("dd")]
+    errors = {} if fact is None else {"error": fact}
+    assert dict(zip(*words, strict=True)) == {
+        "world": "simulated, seed 5",
+        **errors,
+        "repeat it with": "klamm.SimulatedCluster(brokers=3, seed=5)",
+    }
 
 
 def test_logs_in_memory_have_no_records_and_can_be_preloaded_while_there_is_a_leader() -> None:
