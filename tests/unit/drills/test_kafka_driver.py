@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from klamm.zk.memory_server import MemoryServer
 from klamm.zk.memory_store import MemoryStore
 from klamm.zk.store import GetChildren
 from klamm.zk.znodes import BrokerIdsZNode
+from tests.unit.zk.test_embedded_parts import catches
+from tests.waiting import wait_until
 
 
 def test_tools_do_not_see_the_brokers_of_klamms_controllers() -> None:
@@ -57,3 +61,29 @@ def test_a_process_ended_for_the_first_error_in_its_output(
         _ = process.has_started
     assert raised.value.message == f"a process ended: {reason}"
     assert raised.value.hint == f"its log, {process.out}, is only kept with --data-dir"
+
+
+class Ready(SupervisedProcess):
+    STARTED = "ready"
+
+
+def test_a_paused_process_that_has_ended_is_not_paused_any_more(tmp_path: Path) -> None:
+    process = Ready("a process", tmp_path / "new", "out")
+    ends_never = "import threading; print('ready', flush=True); threading.Event().wait()"
+    process.run([sys.executable, "-I", "-S", "-c", ends_never])
+    try:
+        assert process._process is not None
+        supervisor = process._process.pid
+        wait_until(lambda: process.has_started and catches(supervisor, signal.SIGUSR2))
+        assert not process.await_end(0)
+        process.pause()
+        assert (process.is_running, process.is_paused) == (True, True)
+        process.resume()
+        assert not process.is_paused
+        process.pause()
+    finally:
+        process.end()
+    assert (process.is_running, process.is_paused) == (False, False)
+    assert process.await_end(0)
+    with pytest.raises(EnvironmentProblem, match="a process ended: ready"):
+        _ = process.has_started
