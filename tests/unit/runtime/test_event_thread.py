@@ -84,6 +84,34 @@ def test_a_paused_thread_processes_no_event() -> None:
         thread.kill()
 
 
+@pytest.mark.parametrize("end", [EventThread.kill, EventThread.stop])
+def test_the_end_of_a_thread_waits_for_the_event_in_progress(
+    end: Callable[[EventThread], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster()
+    cluster.start(0)
+    controller = cluster.controllers[0]
+    step, has_begun, may_end = controller.step, threading.Event(), threading.Event()
+
+    def slow_step() -> bool:
+        has_begun.set()
+        may_end.wait()
+        return step()
+
+    monkeypatch.setattr(controller, "step", slow_step)
+    thread = EventThread(controller, cluster.clock)
+    thread.start()
+    has_begun.wait()
+    ending = threading.Thread(target=end, args=(thread,))
+    ending.start()
+    ending.join(0.05)
+    is_waiting = ending.is_alive()
+    may_end.set()
+    ending.join()
+    assert is_waiting
+    assert not thread._thread.is_alive()
+
+
 def test_a_thread_that_is_stopped_lets_its_controller_resign_even_if_it_is_paused() -> None:
     cluster = Cluster()
     cluster.start(0)
