@@ -250,6 +250,31 @@ def test_a_late_message_does_not_reach_the_next_process_even_after_the_fault() -
     assert received == [2]
 
 
+@pytest.mark.parametrize("sent", [produce(2), Message(TWO, CLIENT, 2, ProduceResponse({}))])
+def test_a_connection_carries_nothing_until_its_client_has_heard_that_it_is_lost(
+    sent: Message,
+) -> None:
+    clock, received = VirtualClock(), list[tuple[Address, int]]()
+    transport = SimulatedTransport(clock, random.Random(0))
+    for address in (TWO, CLIENT):
+        transport.register(
+            address,
+            lambda message: received.append((message.destination, message.correlation_id)),
+            notify_disconnects=address == CLIENT,
+        )
+    transport.faults = (LinkFault(links=one_way([CLIENTS], [2]), is_cut=True),)
+    transport.send(produce(1))
+    transport.faults = ()
+    transport.send(sent)
+    clock.advance_to(1_000)
+    transport.deliver_due()
+    assert received == [(CLIENT, -1)]
+    transport.send(sent)
+    clock.advance_to(2_000)
+    transport.deliver_due()
+    assert received[1:] == [(sent.destination, 2)]
+
+
 # -- faults of requests
 
 
