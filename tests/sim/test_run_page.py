@@ -98,6 +98,11 @@ def test_a_page_shows_two_controllers() -> None:
     written = ("controller 1", "ZooKeeper", "set t-0 state: leader 2, epoch 0, ISR 2")
     assert drawn.index(refused) < drawn.index(("controller 0", "", "controller resigned, epoch 1"))
     assert drawn.index(refused) < drawn.index(written)
+    # The same response of several brokers is one row.
+    assert [row for row in drawn if "," in row[0]] == [
+        ("broker 3, broker 2", "controller 0", "LeaderAndIsr: ok"),
+        ("broker 3, broker 2", "controller 1", "LeaderAndIsr: t-0 STALE_CONTROLLER_EPOCH"),
+    ]
 
 
 def test_a_page_shows_a_leaderless_partition_a_reassignment_and_a_deletion() -> None:
