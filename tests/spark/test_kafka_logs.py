@@ -288,19 +288,25 @@ def test_the_registry_finds_them_by_name_or_content(tmp_path: Path) -> None:
     assert found == {"state-change.log": ["copied.txt"], "controller.log": ["controller.log"]}
 
 
+BOTH = {
+    "info": "both Kafka logs, state-change.log at INFO",
+    "trace": "both Kafka logs, at TRACE",
+}
+
+
+@pytest.mark.parametrize("level", BOTH)
+def test_both_logs_of_a_run_have_one_level(level: str, duckdb: Engine, tmp_path: Path) -> None:
+    make_table(duckdb, [DATA / level / "rolling_restart/b0"], tmp_path / "table")
+    assert readings(open_table(duckdb, tmp_path / "table")) == {"kafka logs": {BOTH[level]}}
+
+
 def test_the_level_of_each_log_says_what_it_can_tell(engine: Engine, tmp_path: Path) -> None:
     names = ("state-change.log", "controller.log")
     paths = [
         DATA / level / "rolling_restart/b0" / name for name in names for level in ("info", "trace")
     ]
     make_table(engine, paths, tmp_path / "table")
-    table = open_table(engine, tmp_path / "table")
-    assert readings(table) == {
-        "kafka logs": {
-            "both Kafka logs, at TRACE",
-            "both Kafka logs, state-change.log at INFO",
-        }
-    }
+    assert readings(open_table(engine, tmp_path / "table")) == {"kafka logs": set(BOTH.values())}
     for number, level in ((0, "INFO"), (1, "TRACE")):
         folder = tmp_path / level
         make_table(engine, [paths[number], paths[2 + 1 - number]], folder)
