@@ -14,6 +14,8 @@ from klamm.zk.dump import dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_server import MemoryServer
 from klamm.zk.memory_store import MemoryStore
+from klamm.zk.store import GetChildren, ReadOp, Transaction
+from klamm.zk.znodes import TopicsZNode
 from tests.unit.admin.vectors import memory_server, put, services, topic_id
 
 
@@ -89,6 +91,23 @@ def test_a_malformed_znode_does_not_hide_the_topics(path: str, data: bytes) -> N
     assert result.stdout.splitlines()[-1].startswith(
         f"Error while executing topic command : malformed znode {path}: "
     )
+
+
+def test_a_topic_that_is_deleted_before_it_is_read_does_not_exist() -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/bad", "")
+
+    def delete(_: int, done: ReadOp | Transaction, __: object) -> None:
+        if done == GetChildren(TopicsZNode.path):
+            server.after_op = None
+            client.delete_recursive("/brokers/topics/b")
+
+    server.after_op = delete
+    result = run(server, "--describe")
+    topics = [line.partition("\tTopicId")[0] for line in result.stdout.splitlines()]
+    found = [line for line in topics if not line.startswith("\t")]
+    assert found[:-1] == ["Topic: a", "Topic b doesn't exist!", "Topic: c", "Topic: d"]
+    assert "malformed znode /brokers/topics/bad" in found[-1]
 
 
 def test_a_malformed_topic_is_not_altered() -> None:
