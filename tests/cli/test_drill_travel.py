@@ -142,7 +142,9 @@ def test_the_commands_of_a_session(session: Any) -> None:
     ("command", "code", "problem"),
     [
         ("nex", 2, "unknown command 'nex'"),
-        ("next 0", 2, "'0' is not a number"),
+        ("next 0", 2, "'0' is not a number of steps or rows"),
+        ("next 2147483648", 2, "'2147483648' is not a number of steps or rows"),
+        ("advance x", 2, "'x' is not a number of steps or rows"),
         ("until row 2", 2, "row 2 has passed"),
         ("until", 2, "a moment is missing"),
         ("back to row 99", 2, "row 99 is not earlier"),
