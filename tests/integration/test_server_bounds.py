@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import logging.handlers
 import socket
 import time
 from collections.abc import Iterator
@@ -225,6 +226,22 @@ def test_what_is_no_http_is_refused(api: ApiServer, sent: bytes) -> None:
     answered = api.exchange(sent)
     assert answered.startswith(b"HTTP/1.1 400 ")
     assert b'{"error":' in answered
+
+
+def test_an_answer_names_no_software_and_is_not_logged(
+    api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    logged = logging.handlers.BufferingHandler(10)  # caplog sees also what klamm.log does not
+    logging.getLogger().addHandler(logged)
+    connection = api.connect()
+    connection.request("GET", "/brokers/live")
+    response = connection.getresponse()
+    assert response.read()
+    connection.close()
+    logging.getLogger().removeHandler(logged)
+    names = {name.lower() for name, _ in response.getheaders()}
+    assert (names, logged.buffer) == ({"date", "content-length", "content-type"}, [])
 
 
 @pytest.mark.parametrize("path", ["/topics/%ff%fe", "/topics/%00", "/topics/%ed%a0%80", "/%2f%2e"])
