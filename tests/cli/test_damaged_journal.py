@@ -96,10 +96,17 @@ def test_a_detail_that_no_klamm_writes_ends_no_reader(
         assert capsys.readouterr().err == ""
 
 
-def test_the_reason_of_a_failed_directory_may_be_unreadable() -> None:
-    deep = '{"a":' + "[" * 200_000
-    row = JournalRow(1, "r", 0, 1, -1, 0, Kind.LOG_DIR_FAILED, replica=1, detail=deep)
-    text = "log directory ? of broker 1 failed: reason not recorded"
+@pytest.mark.parametrize(
+    ("detail", "text"),
+    [
+        ('{"a":' + "[" * 200_000, "log directory ? of broker 1 failed: reason not recorded"),
+        (None, "log directory ? of broker 1 failed: reason not recorded"),
+        ('{"log_dir":"/a"}', "log directory /a of broker 1 failed: reason not recorded"),
+    ],
+    ids=["deep", "none", "without a reason"],
+)
+def test_the_reason_of_a_failed_directory_may_be_unreadable(detail: str | None, text: str) -> None:
+    row = JournalRow(1, "r", 0, 1, -1, 0, Kind.LOG_DIR_FAILED, replica=1, detail=detail)
     assert failed_dir_text(row) == text
 
 
