@@ -152,9 +152,21 @@ def test_after_a_clean_shutdown_only_the_last_segment_can_end_late(tmp_path: Pat
 def test_a_log_cleaner_may_leave_gaps_between_segments(tmp_path: Path) -> None:
     directory = written(tmp_path, config=COMPACTED)
     os.truncate(file(directory, 4), 3 * ONE)
-    assert outcome(directory, Known(0, 0), COMPACTED) == (0, 10, 0, [])
+    for point in (0, 10):
+        assert outcome(directory, Known(0, point), COMPACTED) == (0, 10, point, [])
+    assert outcome(directory, Known(0, 10)) == 7
     cut = [(RepairKind.SEGMENT_DELETED, 8)]
     assert outcome(directory, Known(0, 0)) == (0, 7, 0, cut)
+
+
+@pytest.mark.parametrize("config", [FOUR_A_SEGMENT, COMPACTED], ids=["plain", "compacted"])
+def test_a_segment_never_begins_before_the_end_of_the_one_before(
+    tmp_path: Path, config: LogConfig
+) -> None:
+    directory = written(tmp_path, config=config)
+    with file(directory, 4).open("ab") as longer:
+        longer.write(file(directory, 8).read_bytes()[:ONE])
+    assert outcome(directory, Known(0, 10), config) == 8
 
 
 @pytest.mark.parametrize(
