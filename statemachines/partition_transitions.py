@@ -129,15 +129,11 @@ def topics_without_live_isr(
     """
     topics: dict[str, None] = {}
     for tp in partitions:
-        if tp.topic not in topics and context.partition_state(tp) in (
-            PartitionState.OFFLINE,
-            PartitionState.ONLINE,
+        leadership = context.leaderships.get(tp)
+        if leadership is not None and not context.online_replicas(
+            tp, leadership.leader_and_isr.isr
         ):
-            leadership = context.leaderships.get(tp)
-            if leadership is not None and not context.online_replicas(
-                tp, leadership.leader_and_isr.isr
-            ):
-                topics[tp.topic] = None
+            topics[tp.topic] = None
     return list(topics)
 
 
