@@ -258,6 +258,24 @@ def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path
         assert count.found[kind] == planted_lines(truth, kind), kind
 
 
+def test_an_anomaly_says_what_its_rows_are_about(small: tuple[Path, Truth]) -> None:
+    folder, truth = small
+    rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
+    names = ("epoch", "topic", "partition", "replica", "key_seq", "controller")
+    for anomaly in truth.anomalies:
+        if anomaly["kind"] == Planted.DAMAGED:
+            continue
+        row = rows[anomaly["places"][-1]["line"]]
+        assert row is not None
+        told = {name: anomaly[name] for name in names if name in anomaly}
+        if anomaly["kind"] == Planted.GAP:
+            told["key_seq"] += 1  # the lost row is the one before
+        if anomaly["kind"] == Planted.FLAPPING:
+            assert {told.pop("replica")} == {*(row.isr or ())} - {*(row.prev_isr or ())}
+        assert told == {name: getattr(row, name) for name in told}, anomaly
+        assert anomaly.get("reassignment") == row.reassignment_id
+
+
 @pytest.mark.parametrize(
     "options", [QUIET, SOUND, TWO_GROUPS], ids=["quiet", "with failures", "two groups of brokers"]
 )
@@ -390,13 +408,17 @@ def test_a_late_write_is_that_of_the_controller_before(tmp_path: Path) -> None:
 def test_a_stuck_move_begins_and_never_ends(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     phases = defaultdict(list)
+    bumped = set()
     for line in lines(folder / JOURNAL_FILE):
         if line.row is not None and line.row.kind == Kind.REASSIGNMENT_PHASE:
             phases[line.row.reassignment_id].append(line.row.to)
+        elif line.row is not None and line.row.kind == Kind.LEADER_EPOCH_BUMPED:
+            bumped.add(line.row.reassignment_id)
     stuck = {one["reassignment"] for one in truth.anomalies if one["kind"] == Planted.STUCK}
     assert len(stuck) == SMALL.planted[Planted.STUCK]
     for name, seen in phases.items():
         assert ("B8" in seen) == (name not in stuck), name
+        assert name not in stuck or (seen, name in bumped) == (["U1", "U2", "A1", "A2"], True)
 
 
 def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
