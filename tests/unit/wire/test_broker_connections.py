@@ -158,16 +158,22 @@ def test_requests_share_a_connection() -> None:
 
 
 @pytest.mark.parametrize("failure", ["hangs up", "responds with a frame that is too small"])
-def test_a_request_is_sent_again_when_its_connection_is_lost(failure: str) -> None:
+def test_a_request_is_sent_again_when_its_connection_is_lost(
+    failure: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
-        connections.send(update(4, 7))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 4, DONE)
+        for number in (4, 5):
+            connections.send(update(number, 7))
+            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
 
-    broker = run(lambda number: "responds in pieces" if number == 2 else failure, test)
-    assert broker.received == [(4, 7)] * 3
-    assert len(broker.connections) == 3
+    broker = run(lambda number: "responds in pieces" if number in (2, 4) else failure, test)
+    assert broker.received == [(4, 7)] * 3 + [(5, 7)] * 2
+    assert len(broker.connections) == 4
+    (first, second) = caplog.messages  # one for each request
+    assert first == second
+    assert first.startswith("controller 9 cannot reach broker 1 at 127.0.0.1:")
 
 
 def test_requests_without_a_response_in_time_are_sent_again(
