@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from klamm.admin.guard import MARKER_PATH
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
+from klamm.server import controller_server
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.controller_server import (
     ControllerServer,
@@ -169,7 +171,11 @@ def test_a_port_in_use_is_refused(configure: Configure, root: str) -> None:
 
 
 def test_brokers_of_another_process_are_driven(
-    chroot: str, configure: Configure, zookeeper_client: KazooClient, tmp_path: Path
+    chroot: str,
+    configure: Configure,
+    zookeeper_client: KazooClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     port = free_ports(BROKERS + 1)
     failures: list[KlammError] = []
@@ -193,6 +199,10 @@ def test_brokers_of_another_process_are_driven(
         assert successor.broker_id in range(BROKERS)
         assert successor.epoch == 3
     assert failures == []
+    monkeypatch.setattr(controller_server, "SUCCESSOR_TIMEOUT_S", 0.5)
+    begun_s = time.monotonic()
+    assert await_successor(config) is None
+    assert time.monotonic() - begun_s >= 0.5
 
 
 @pytest.mark.slow
