@@ -63,6 +63,22 @@ def test_where_a_cluster_runs(
     assert msgspec.json.decode(capsys.readouterr().out) == values
 
 
+def test_what_prevents_elections_follows_the_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    journal = {"is_writable": False, "failure": "No space", "failed_for_ms": 1200}
+    failovers = {"failed": 2, "failure": "no znode", "pause_ms": 2500}
+    values = {**STATUS, "journal": journal, "failovers": failovers}
+    with scripted_api({"GET /status": values}) as api:
+        assert main(["status", "--server", api.address]) == 0
+    shown = capsys.readouterr().out
+    controller, table = REST.split("\n\n")
+    assert shown.endswith(
+        f"{controller}\n"
+        "Journal:     No space, for 1.2 s; no controller is elected until the journal is writable\n"
+        "Failovers:   the last 2 failed; the next attempt is in 2.5 s: no znode\n"
+        f"\n{table}"
+    )
+
+
 CONTROLLER: dict[str, Any] = {
     **{"controller_id": 1, "is_active": True, "active_controller_id": 1, "epoch": 4},
     **{"epoch_zk_version": 4, "state": "IDLE", "event_queue_size": 2, "requests_waiting": {}},
