@@ -193,10 +193,11 @@ def test_an_override_is_followed_by_what_holds_without_it() -> None:
 
 def test_a_broker_shows_every_config_that_it_takes_at_its_start() -> None:
     static = {"broker.id": "3", "log.roll.hours": " 5", "log.retention.minutes": "7"}
-    own = {"replica.fetch.max.bytes": "8", RATE: "x"}
+    own = {"replica.fetch.max.bytes": "8", RATE: "x", "of.a.plugin": "y"}
     entries = {entry.name: entry for entry in broker_entries(BrokerConfigs(own=own, static=static))}
     at_start = {name for name, config in BROKER_CONFIGS.items() if config.at_start}
-    assert entries.keys() == {"broker.id", *at_start}
+    assert entries.keys() == {"broker.id", "of.a.plugin", *at_start}
+    assert (entries["broker.id"].value, entries["of.a.plugin"].value) == ("3", "y")
     values = {name: entry.value for name, entry in entries.items()}
     assert values["inter.broker.protocol.version"] == "2.8-IV1"
     assert (values["log.dir"], values["log.dirs"]) == ("kafka-logs", None)
