@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
 
 import pytest
 
+from klamm.cli.interrupted import print_interrupted
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
 from klamm.cluster.errors import Interrupted
 
@@ -37,3 +39,26 @@ def test_a_signal_stops_code_that_is_about_to_wait(number: signal.Signals) -> No
             signal.raise_signal(number)
         assert stop.wait(10)
     assert "signals" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_interrupted_command_may_have_been_carried_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_interrupted("stopped", hint="look", exit_code=143, as_json=True)
+    out, err = capsys.readouterr()
+    assert (out, json.loads(err)) == (
+        "",
+        {
+            "error": {
+                "error": "Interrupted",
+                "code": None,
+                "message": "stopped",
+                "hint": "look",
+                "definite": False,
+                "retriable": False,
+            },
+            "exit_code": 143,
+        },
+    )
+    print_interrupted("stopped", hint="look", as_json=False)
+    assert capsys.readouterr() == ("", "stopped\nhint: look\n")
