@@ -112,9 +112,9 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, if it is one. Another member becomes the leader if necessary."""
-        member = self.members.pop(member_id, None)
-        if member is not None and member.group_instance_id is not None:
+        """Remove a member. Another member becomes the leader if necessary."""
+        member = self.members.pop(member_id)
+        if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)

@@ -279,9 +279,8 @@ class Membership:
             member.is_new = False
             self._await_heartbeat(group, member)
             group.pending_sync[member.member_id] = None
-        sync_ms, generation_id = group.rebalance_timeout_ms, group.generation_id
         key = ("sync", group.group_id)
-        self._after(sync_ms, key, lambda: self._expire_sync(group, generation_id))
+        self._after(group.rebalance_timeout_ms, key, lambda: self._expire_sync(group))
 
     def _answer_join(self, member: Member, response: JoinGroupResponse) -> None:
         if member.join is not None:
@@ -353,13 +352,11 @@ class Membership:
         group.pending_sync.clear()
         self._timers.cancel(("sync", group.group_id))
 
-    def _expire_sync(self, group: Group, generation_id: int) -> None:
+    def _expire_sync(self, group: Group) -> None:
         # If a static member was replaced before it sent SyncGroup, 2.8.2 throws an exception here,
         # and so removes no member.
-        if any(member_id not in group.members for member_id in group.pending_sync):
-            return
-        if group.generation_id == generation_id and group.pending_sync:
-            for member_id in list(group.pending_sync):
+        if group.members.keys() >= group.pending_sync.keys():
+            for member_id in group.pending_sync:
                 self._drop(group, group.members[member_id])
             self._prepare_rebalance(group)
 
