@@ -416,7 +416,7 @@ class Consumer:
         position = state.position
         epoch, end = answer.end
         known_epoch = self.network.metadata.leader_of(tp).epoch
-        if epoch != NO_EPOCH and end >= position.offset:
+        if end >= position.offset:
             self._states[tp] = Fetching(position._replace(validated_epoch=known_epoch))
             return
         self.truncations.append(LogTruncation(tp, position, end))
