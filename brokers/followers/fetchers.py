@@ -129,7 +129,7 @@ class ReplicaFetcherManager:
             if leader not in alive:
                 fetcher.in_flight = {}
                 continue
-            if self.held or fetcher.in_flight or not fetcher.partitions:
+            if self.held or fetcher.in_flight:
                 continue
             ready = fetcher.ready()
             if ready:
