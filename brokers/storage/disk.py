@@ -222,10 +222,9 @@ class _opened:
 
 def _pread_all(descriptor: int, size_bytes: int, position: int) -> bytes:
     """Call pread until all bytes are read, because one call may return fewer bytes."""
-    data = os.pread(descriptor, size_bytes, position)
-    while data and len(data) < size_bytes:
-        more = os.pread(descriptor, size_bytes - len(data), position + len(data))
-        if not more:
-            break
+    data = b""
+    while len(data) < size_bytes and (
+        more := os.pread(descriptor, size_bytes - len(data), position + len(data))
+    ):
         data += more
     return data
