@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.cluster.configs import (
+    FOLLOWER_THROTTLED_RATE,
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_RATE,
+    LEADER_THROTTLED_REPLICAS,
+)
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.bandwidth import in_progress
 from tests.sim.log_dirs import alter_dirs, described, dir_of
 from tests.sim.test_config_changes import alter
-from tests.sim.test_copies import DISK, GB, MB, T0, T1, TB, cluster
+from tests.sim.test_copies import DISK, GB, MB, T0, T1, TB, cluster, fill
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 DIRS = "d0,d1,d2"
@@ -27,6 +33,7 @@ def moved_s(world: SimulatedWorld, path: str, *partitions: TopicPartition) -> fl
     assert world.run_until(
         lambda: all(dir_of(world, 0, tp) == path for tp in partitions), timeout_ms=1e9
     )
+    assert not world.errors
     return (world.clock.monotonic_ms() - began_ms) / 1_000
 
 
@@ -34,6 +41,16 @@ def test_a_move_takes_as_long_as_its_disks() -> None:
     world = with_disks((0,))
     alter_dirs(world, 0, p0="d1")
     assert moved_s(world, "d1", T0) == pytest.approx(100, abs=1)
+
+
+def test_throttles_of_replication_do_not_hold_a_move_back() -> None:
+    world = with_disks((0, 1))
+    alter(world, "brokers", "0", {LEADER_THROTTLED_RATE: "1", FOLLOWER_THROTTLED_RATE: "1"})
+    alter_dirs(world, 0, p0="d1")
+    world.run_for(50_000)
+    throttled = dict.fromkeys((LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS), "*")
+    alter(world, "topics", "t", throttled)
+    assert moved_s(world, "d1", T0) == pytest.approx(50, abs=1)
 
 
 def test_a_terabyte_is_moved_in_few_steps() -> None:
@@ -70,6 +87,16 @@ def test_a_move_that_is_called_off_takes_no_disk_any_more() -> None:
     alter_dirs(world, 0, p0="d0")
     assert moved_s(world, "d2", T1) == pytest.approx(75, abs=2)
     assert (dir_of(world, 0, T0), in_progress(world.copying)) == ("d0", [])
+
+
+def test_what_is_appended_meanwhile_takes_the_disk_too() -> None:
+    world = with_disks((0,))
+    alter_dirs(world, 0, p0="d1")
+    world.run_for(50_000)
+    sizes = [log.size_bytes for dir_ in described(world, 0).log_dirs for log in dir_.logs.values()]
+    assert sizes == pytest.approx([10 * GB, 5 * GB], rel=0.01)
+    fill(world, T0, 10 * GB)
+    assert moved_s(world, "d1", T0) == pytest.approx(150, abs=1)
 
 
 def test_a_broker_that_dies_in_the_middle_goes_on_where_it_was() -> None:
