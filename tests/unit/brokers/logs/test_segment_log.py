@@ -264,6 +264,22 @@ def test_a_log_is_cut_across_segments_and_goes_on(tmp_path: Path) -> None:
     assert log.truncate_to(4) == 0
 
 
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_cut_mends_the_indexes_of_its_segment(tmp_path: Path, suffix: str) -> None:
+    config = LogConfig(index_interval_bytes=0, segment_bytes=4 * ONE)
+    log = open_log(tmp_path, config)
+    for number in range(5):
+        append(log, b"%d" % number, timestamp_ms=NOW_MS + number)
+    (log.directory / f"{0:020d}{suffix}").write_bytes(b"")
+    log.truncate_to(3)
+    append(log, b"new", timestamp_ms=NOW_MS + 9)
+    log.close()
+    log = open_log(tmp_path, config, is_clean=True)
+    assert log.repairs == ()
+    assert values_from(log, 0) == [b"0", b"1", b"2", b"new"]
+    assert log.offset_for_time(NOW_MS + 3) == TimestampOffset(NOW_MS + 9, 3, 0)
+
+
 def test_a_cut_within_a_batch_takes_all_of_it(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
