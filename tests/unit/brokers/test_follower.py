@@ -202,3 +202,7 @@ def test_more_records_than_a_segment_holds_are_appended_in_parts() -> None:
 )
 def test_where_a_log_that_diverges_is_cut(diverging: tuple[int, int], offset: int) -> None:
     assert truncation_offset(log_of((1, 4), (3, 6)), EpochEndOffset(*diverging)) == offset
+
+
+def test_a_log_that_diverges_is_cut_where_epoch_0_ends() -> None:
+    assert truncation_offset(log_of((0, 4), (3, 6)), EpochEndOffset(2, 8)) == 4
