@@ -31,6 +31,7 @@ from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     T0,
+    T1,
     Network,
     cached,
     fetch_of,
@@ -106,6 +107,7 @@ def test_it_is_restored_from_another_leader_once_it_is_not_in_the_isr(
 def test_it_is_named_again_and_deleted_with_its_topic(network: Network) -> None:
     in_sync = state(T0, leader=2, isr=(1, 2), is_new=False)
     assert host(network, in_sync) is STORAGE
+    network.request(1, update_metadata(cached(T1, leader=LEADER_DURING_DELETE)))
     assert notifications(network) == 0
     for _ in range(2):
         network.request(1, update_metadata(cached(T0, leader=LEADER_DURING_DELETE)))
