@@ -215,6 +215,16 @@ def test_the_last_entry_that_is_gone_when_it_is_removed_is_no_failure(
     cluster.assert_nothing_failed()
 
 
+def test_requests_that_a_failure_left_behind_make_the_controller_resign(cluster: Cluster) -> None:
+    cluster.active.batch.add_stop_replica_request_for_brokers([1], T1, True)
+    cluster.ask(0, AlterPartitionReassignmentsRequest({T0: (1, 2)}))
+    cluster.run()
+    assert cluster.answer().error.error is Errors.UNKNOWN_SERVER_ERROR
+    assert len(cluster.rows(Kind.CONTROLLER_ELECTED)) == 1
+    assert not any(isinstance(one, StopReplicaRequest) for one in cluster.brokers[1].requests)
+    assert assigned(cluster, T0).is_being_reassigned, "the next controller resumes it"
+
+
 def test_kafka_8249_halts_the_deletion_of_a_topic_whose_reassignment_is_resumed() -> None:
     cluster = Cluster(Quirks(kafka_8249=True))
     cluster.start(0, 1)
