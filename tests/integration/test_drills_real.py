@@ -19,6 +19,8 @@ from klamm.drills.library import NAMES, named_drill
 from klamm.runtime.scenarios import live_driver
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.serving import without_slowness
+from tests.sim.test_run_page import periods
+from tests.unit.report.pages import read_page
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -223,6 +225,28 @@ def test_an_interrupted_drill_leaves_nothing(
     said = "Interrupted" if number == signal.SIGINT else "Ended by SIGTERM"
     assert (drill.returncode, errors.splitlines()[-1]) == (code, said)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_of_a_real_cluster_shows_who_leads_and_who_is_registered(chroot: str) -> None:
+    with klamm.LocalCluster(3, zookeeper=f"{chroot}/a", controllers=[2]) as cluster:
+        for topic in ("t", "u"):
+            cluster.create_topic(topic, replicas=[[0, 1]])
+        cluster.stop(0)
+        cluster.until(leader={"t-0": 1, "u-0": 1}, unregistered=0)
+        cluster.start(0)
+        cluster.until(healthy=True)
+        cluster.run("topics --zookeeper {zk} --delete --topic u")
+        cluster.until(deleted="u")
+        root = read_page(cluster.page("p", ValueError("t-0 and u-0")))
+    shown = periods(root)
+    texts = {lane: [text for name, *_, text in shown if name == lane] for lane, *_ in shown}
+    first, second, *others, last = texts["broker 0"]
+    assert (first, second, last, "dead" in others) == ("dead", "running", "running", True)
+    assert texts["broker 1"] == ["dead", "running"]
+    assert texts["t-0"] == ["leader 0, ISR 0,1", "leader 1, ISR 1", "leader 1, ISR 1,0"]
+    assert texts["u-0"][:3] == texts["t-0"]
+    ends = {lane: end for lane, _, end, _ in shown}
+    assert float(ends["u-0"].split()[0]) < float(ends["t-0"].split()[0])
 
 
 def test_a_cluster_in_python_leaves_no_parents_of_its_chroot(below: Any, chroot: str) -> None:
