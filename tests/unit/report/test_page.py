@@ -195,7 +195,10 @@ def test_the_table_of_a_timeline_is_in_order_of_time() -> None:
 
 
 def test_every_label_of_a_lane_is_shown_beside_its_moment_and_covers_no_other() -> None:
-    moments = [Span(BEGIN + n // 3 * 300, BEGIN + n // 3 * 300, f"step {n}") for n in range(36)]
+    moments = [
+        Span(BEGIN + n // 3 * 300, BEGIN + n // 3 * 300, f"step {n}" + "x" * (n * 7 % 11))
+        for n in range(36)
+    ]
     faults = [Span(BEGIN + n, BEGIN + 1_000 + n, f"fault {n}") for n in range(20)]
     lanes = [Lane("steps", moments, is_labelled=True), Lane("faults", faults, is_labelled=True)]
     root = drawn(Lanes("l", lanes, BEGIN, BEGIN + 3_500))
@@ -211,6 +214,7 @@ def test_every_label_of_a_lane_is_shown_beside_its_moment_and_covers_no_other() 
         assert x + length <= WIDTH - 50
         assert all(y != row or x >= end or x + length <= start for row, start, end in taken)
         taken.append((y, x, x + length))
+    assert len({y for y, _, _ in taken[:36]}) == 9, "labels that fit share a row"
 
 
 def test_a_lifeline_shows_the_state_at_each_arrow_and_at_a_change_the_new_one() -> None:
