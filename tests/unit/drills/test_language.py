@@ -533,6 +533,12 @@ WRONG = {
     "- {reassign: {t-0: []}}": ("5:22", "a partition needs at least one replica", ""),
     "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
     "- {delete_znode: a}": ("5:20", "a znode must be the path of a znode, not 'a'", ""),
+    "- {delete_znode: /a/}": ("5:20", "a znode must be the path of a znode, not '/a/'", ""),
+    "- {delete_znode: [/a, /a//b]}": (
+        "5:25",
+        "a znode must be the path of a znode, not '/a//b'",
+        "",
+    ),
     "- {run: topic --list}": ("5:11", "unknown tool 'topic'", "did you mean topics?"),
     "- {run: topics --replikation-factor 3}": (
         "5:11",
