@@ -116,6 +116,7 @@ OTHER_REGISTRATION = history(shut_down={3: (3, 12)})
         (states_have_the_current_epoch, OWN, BEFORE, BEFORE, 1, 0),
         (states_have_the_current_epoch, OWN, BEFORE, BEFORE, 2, 1),
         (states_have_the_current_epoch, OWN, BEFORE, state(leader_epoch=6), 1, 1),
+        (states_have_the_current_epoch, OWN, None, BEFORE, 1, 1),
         (isr_grows_by_live_brokers, history(alive={1, 2}), BEFORE, state(isr=(1, 3)), 1, 1),
         (isr_grows_by_live_brokers, history(alive={1, 3}), BEFORE, state(isr=(1, 2, 3)), 1, 0),
         (isr_grows_by_live_brokers, history(alive=None), BEFORE, state(isr=(1, 3)), 1, 0),
@@ -142,6 +143,7 @@ OTHER_REGISTRATION = history(shut_down={3: (3, 12)})
         (shut_down_brokers_stay_out, history(), BEFORE, state(isr=(1, 3)), 1, 0),
         (shut_down_brokers_stay_out, OWN, BEFORE, state(isr=(1, 2, 3)), 1, 0),
         (shut_down_brokers_stay_out, OWN, BEFORE, state(isr=(1, 2, 3)), 2, 1),
+        (shut_down_brokers_stay_out, OWN, BEFORE, None, 1, 0),
     ],
 )
 def test_states(
