@@ -201,27 +201,20 @@ class ZNodeClient:
         if self.set_data(path, data) is None and not self.create_recursive(path, data):
             self.set_data(path, data)
 
-    def delete(self, path: str, version: int = ANY_VERSION) -> bool:
-        """Delete a znode. Return False if the znode does not exist.
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a znode if it exists.
 
         Raises StoreError if the znode has children (NOTEMPTY) or another version (BADVERSION).
         """
-        result, lost = self._write(Delete(path, version))
-        if result.code is ResultCode.NONODE:
-            return lost
-        if result.code is ResultCode.OK:
-            return True
-        raise store_error(result.code, path)
+        result, _ = self._write(Delete(path, version))
+        if result.code not in (ResultCode.OK, ResultCode.NONODE):
+            raise store_error(result.code, path)
 
-    def delete_recursive(self, path: str) -> bool:
-        """Delete a znode and everything below it. Return False if the znode does not exist."""
-        result = self.read([GetChildren(path)])[0]
-        if result.children is None:
-            return False
-        for child in result.children:
+    def delete_recursive(self, path: str) -> None:
+        """Delete a znode, if it exists, and everything below it."""
+        for child in self.get_children(path):
             self.delete_recursive(f"{path}/{child}")
         self.delete(path)
-        return True
 
     def _write(self, op: WriteOp) -> tuple[OpResult, bool]:
         """Repeat a write until a reply arrives. Return its result, and whether a reply was lost."""

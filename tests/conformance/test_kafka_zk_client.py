@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.cluster.errors import StoreError
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import (
     Broker,
@@ -247,6 +248,12 @@ def test_requests_of_tools_and_notices_of_brokers(client: KafkaZkClient) -> None
 
 def test_deleting_a_tree(store: Store, client: KafkaZkClient) -> None:
     client.make_sure_persistent_paths_exist(["/brokers/topics/t/partitions/0/state"])
-    assert client.delete_recursive("/brokers/topics/t")
-    assert not client.delete_recursive("/brokers/topics/t")
+    for path, version, code in (
+        ("/brokers/topics/t", -1, "Directory not empty"),
+        ("/brokers/topics/t/partitions/0/state", 7, "BadVersion"),
+    ):
+        with pytest.raises(StoreError, match=code):
+            client.delete(path, version)
+    for _ in range(2):
+        client.delete_recursive("/brokers/topics/t")
     assert client.get_all_topics_in_cluster() == []
