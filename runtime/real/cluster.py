@@ -72,7 +72,6 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         self.transport.on_change = self._on_network_change
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
-        self._is_closed = False
         self._hub.add(Bandwidth(self.copying))
         self._hub.add(self.guard)
         self._hub.add(LateMessages(self.transport.deliver_late, self.clock))
@@ -332,13 +331,10 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         self.spec = self.spec.with_broker(broker_id, rack)
 
     def close(self) -> None:
-        """Stop every broker at once and release all connections and threads; idempotent.
+        """Stop every broker at once and release all connections and threads.
 
         No controller elects new leaders, so leaders and ISRs in ZooKeeper stay unchanged.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
         for running in tuple(self.nodes.values()):
             running.end_controller()
         with contextlib.ExitStack() as stack:
