@@ -216,7 +216,7 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
         if placeholder not in _PLACEHOLDERS:
             raise reader.unknown(node, "placeholder", placeholder, _PLACEHOLDERS)
     topic = option(args, "--topic")
-    if name == "topics" and topic is not None and not {"--create", "--if-exists"} & {*args}:
+    if name == "topics" and topic is not None and "--if-exists" not in args:
         reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
     factor = number(args, "--replication-factor")
     if "--create" in args and "--if-not-exists" not in args and factor is not None:

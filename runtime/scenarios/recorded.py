@@ -30,7 +30,6 @@ from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.rows import Json, StepRecord, requests_of, transition_of
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
-from klamm.zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
 LOG_DIRS: Final = ("d0", "d1")
@@ -298,7 +297,7 @@ class ScenarioRecorder:
 
     def _add_to_tree(self, tree: Json, path: str) -> None:
         result = self._view.read(path)
-        if result.code is not ResultCode.OK or result.stat is None:
+        if result.stat is None:
             return
         node: Json = {"data": self._normalised(path, result.data)}
         if result.stat.ephemeral_owner:
