@@ -9,8 +9,13 @@ import msgspec
 import pytest
 
 from klamm.cluster.errors import UsageError
-from klamm.zk.dump import DumpedZNode
+from klamm.runtime.clock import VirtualClock
+from klamm.zk.dump import DumpedZNode, dump
+from klamm.zk.dump_store import DumpStore
 from klamm.zk.dump_text import data_of, is_ephemeral, owner_of, parse_dump, read_dump
+from klamm.zk.memory_server import MemoryServer
+from klamm.zk.memory_store import MemoryStore
+from klamm.zk.store import Create, Exists, GetData, ResultCode
 
 GOOD = b'[\n{"path":"/","data":null},\n{"path":"/a","data":"x"}\n]\n'
 
@@ -55,6 +60,23 @@ def refused(text: bytes) -> str:
 )
 def test_what_is_no_dump_is_one_line(text: bytes, said: str) -> None:
     assert said in refused(text)
+
+
+def test_a_dump_is_a_store_with_the_same_dump() -> None:
+    store = MemoryStore(MemoryServer(VirtualClock()))
+    creations = [
+        Create(path, data) for path, data in (("/a", None), ("/a/b", b""), ("/a/c", b"\xff"))
+    ]
+    store.write([[*creations, Create("/d", b"x", ephemeral=True)]])
+    dumped = dump(store)
+    assert [znode.path for znode in dumped][:2] == ["/", "/a"]
+    assert dump(DumpStore(dumped)) == dumped
+    unreadable = DumpedZNode("/a/e", unreadable="NOAUTH")
+    known = DumpStore([*dumped, unreadable])
+    assert dump(known, "/a") == [*(one for one in dumped if one.path.startswith("/a")), unreadable]
+    (stat,) = (found.stat for found in known.read([Exists("/a")]))
+    assert stat is not None and (stat.num_children, stat.data_length) == (3, 0)
+    assert known.read([GetData("/a/x")])[0].code is ResultCode.NONODE
 
 
 def test_deep_nesting_does_not_end_the_process() -> None:
