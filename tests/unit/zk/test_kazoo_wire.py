@@ -14,7 +14,6 @@ from klamm.zk.store import (
     Exists,
     GetChildren,
     GetData,
-    ReadOp,
     ReadResult,
     ResultCode,
     Stat,
@@ -61,13 +60,15 @@ def test_a_path_too_big_is_refused() -> None:
 
 
 def test_the_answer_to_a_multi_read() -> None:
-    ops: list[ReadOp] = [GetData("/a"), GetData("/b"), Exists("/a"), GetChildren("/"), Exists("/c")]
+    paths = ("/a", "/b", "/empty")
+    ops = [*map(GetData, paths), Exists("/a"), GetChildren("/"), Exists("/c")]
     [request] = multi_reads(ops, ROOT)
     answer = b"".join(
         (
             HEADER,
             struct.pack("!iBii", 4, 0, 0, 3) + b"one" + STAT_BYTES,
             struct.pack("!iBii", 4, 0, 0, -1) + STAT_BYTES,
+            struct.pack("!iBii", 4, 0, 0, 0) + STAT_BYTES,
             struct.pack("!iBii", 4, 0, 0, 3) + b"one" + STAT_BYTES,
             struct.pack("!iBii", 8, 0, 0, 2) + b"\0\0\0\1a" + b"\0\0\0\1b",
             struct.pack("!iBii", -1, 0, -101, -101),
@@ -78,6 +79,7 @@ def test_the_answer_to_a_multi_read() -> None:
     assert request.deserialize(answer, len(HEADER)) == [
         ReadResult(ok, b"one", STAT),
         ReadResult(ok, None, STAT),
+        ReadResult(ok, b"", STAT),
         ReadResult(ok, None, STAT),
         ReadResult(ok, children=["a", "b"]),
         ReadResult(ResultCode.NONODE),
