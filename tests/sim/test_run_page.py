@@ -167,6 +167,7 @@ def test_texts_are_escaped_and_a_run_that_passes_has_a_page() -> None:
     assert "d: <script>alert(1)</script>" in root.only("dl", "facts").text
     assert "good" in (root.only("p", "verdict").attributes["class"] or "")
     assert root.all("tr", "highlighted") == []
+    assert arrows(root)[-1] == ("", "", "passed after 7.007 s")
 
 
 def test_a_long_run_has_a_small_page_soon() -> None:
