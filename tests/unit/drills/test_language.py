@@ -1004,7 +1004,9 @@ POSSIBLE = (
     "    expect: {exit_code: 1}",
     "run: topics --zookeeper {zk} --create --if-not-exists --topic t --partitions 1"
     " --replication-factor 9",
+    "run: topics --zookeeper {zk} --delete --if-exists --topic nowhere",
     # Kafka's tools refuse these.
+    "run: topics --zookeeper {zk} --create --topic a+b --partitions 1",
     f"run: topics --zookeeper {{zk}} --create --topic u --partitions {'9' * 5_000}",
     f"run: topics --zookeeper {{zk}} --create --topic u --replication-factor {'9' * 5_000}",
     "run: topics --zookeeper {zk} --delete --topic 'a{99999999999}'",
