@@ -9,6 +9,7 @@ import ssl
 import struct
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.broker_connection import check_brokers
 from klamm.wire.broker_connections import BrokerConnections
-from klamm.wire.broker_security import UNSECURED, BrokerSecurity
+from klamm.wire.broker_security import UNSECURED, BrokerLogin, BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder
 from klamm.wire.frames import (
     CORRELATION_ID_BYTES,
@@ -41,6 +42,7 @@ from klamm.wire.frames import (
 )
 from tests.zookeeper_tls import Certificates
 
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 CONTROLLER, BROKER = Address("controller", 9), Address("broker", 1)
 DONE = UpdateMetadataResponse(Errors.NONE)
 
@@ -59,11 +61,14 @@ class ListeningBroker:
     """A listening socket that answers UpdateMetadata as ``answers`` say.
 
     ``answers`` is called with the number of each request, from 0 on, and returns whether the broker
-    responds and how, hangs up, or does neither.
+    responds and how, hangs up, or does neither. ``lifetime``: of each login with SASL.
     """
 
-    def __init__(self, answers: Callable[[int], str]) -> None:
+    def __init__(self, answers: Callable[[int], str], lifetime: timedelta = timedelta(0)) -> None:
         self._answers = answers
+        self._lifetime = lifetime
+        self.proofs: list[bytes] = []
+        """What each login contained."""
         self.received: list[tuple[int, int]] = []
         """Correlation id and controller epoch of each request."""
         self.changed = asyncio.Event()
@@ -75,6 +80,9 @@ class ListeningBroker:
             while (size := await read_size(reader, MAX_REQUEST_BYTES)) is not None:
                 frame = await read_body(reader, size)
                 key = request_key(frame)
+                if key.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+                    writer.write(self._login(key, frame))
+                    continue
                 number = len(self.received)
                 epoch = parse_request(frame).body.controller_epoch
                 self.received.append((key.correlation_id, epoch))
@@ -99,6 +107,14 @@ class ListeningBroker:
         finally:
             writer.close()
 
+    def _login(self, key: RequestKey, frame: bytes) -> bytes:
+        values: dict[str, Any] = {"error_code": Errors.NONE}
+        if key.api_key == SASL_HANDSHAKE:
+            return encoded_response(key, {**values, "mechanisms": ("PLAIN",)})
+        self.proofs.append(parse_request(frame).body.auth_bytes)
+        values |= {"error_message": None, "auth_bytes": b"", "session_lifetime": self._lifetime}
+        return encoded_response(key, values)
+
 
 def _response(key: RequestKey) -> bytes:
     return encoded_response(key, {"error_code": Errors.NONE})
@@ -115,20 +131,26 @@ def run(
     test: Callable[[ListeningBroker, BrokerConnections, Delivered], Coroutine[Any, Any, None]],
     find: Callable[[EndPoint], EndPoint | None] = lambda end_point: end_point,
     timeout_s: float = 30.0,
+    lifetime: timedelta | None = None,
 ) -> ListeningBroker:
-    """Run ``test`` against a broker; ``find`` says where the controller believes it to be."""
+    """Run ``test`` against a broker; ``find`` says where the controller believes it to be.
 
+    ``lifetime``: that of a login with SASL. None: without security.
+    """
+    login = BrokerLogin("PLAIN", "klamm", "secret", "users.txt")
+    security = UNSECURED if lifetime is None else BrokerSecurity("SASL_PLAINTEXT", login=login)
     failed: list[dict[str, Any]] = []
 
     async def body() -> ListeningBroker:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-        broker, delivered = ListeningBroker(answers), Delivered()
+        broker, delivered = ListeningBroker(answers, lifetime or timedelta(0)), Delivered()
         async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
-            end_point = EndPoint("127.0.0.1", server.sockets[0].getsockname()[1])
+            port = server.sockets[0].getsockname()[1]
+            end_point = EndPoint("127.0.0.1", port, "PLAINTEXT", security.protocol)
             encoder = ControlEncoder(ApiVersion(), "PLAINTEXT")
             loop = asyncio.get_running_loop()
             connections = BrokerConnections(
-                loop, delivered, encoder, lambda *_: find(end_point), timeout_s
+                loop, delivered, encoder, lambda *_: find(end_point), timeout_s, security
             )
             try:
                 async with asyncio.timeout(20):
@@ -337,6 +359,27 @@ def test_a_broker_that_listens_elsewhere_gets_the_next_request_there() -> None:
 
     broker = run(lambda _: "responds", test, find)
     assert (broker.received, moved.received) == ([(1, 7)], [(2, 7)])
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "logins"),
+    [(timedelta(0), 1), (timedelta(milliseconds=1), 2), (timedelta(hours=1), 1)],
+)
+def test_a_controller_logs_in_again_before_its_login_ends(lifetime: timedelta, logins: int) -> None:
+    async def test(
+        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        for number in (1, 2):
+            connections.send(update(number, 7))
+            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            ended_s = connections.loop.time() + 0.002
+            while connections.loop.time() < ended_s:
+                await asyncio.sleep(0)
+
+    broker = run(lambda _: "responds", test, lifetime=lifetime)
+    assert broker.received == [(1, 7), (2, 7)]
+    assert broker.proofs == [b"klamm\0klamm\0secret"] * logins
+    assert len(broker.connections) == logins
 
 
 def test_a_controller_without_the_certificate_that_a_broker_requires_is_refused(
