@@ -462,6 +462,20 @@ def test_a_deleted_state_znode_ends_what_was_known(engine: Engine, coded: Coded)
     ]
 
 
+def test_a_row_after_lost_rows_shows_a_leader_although_it_does_not_change_it(
+    engine: Engine, coded: Coded
+) -> None:
+    events = coded(
+        *({**move(NEW, ONLINE, leader=1, isr=[1, 2]), "partition": n} for n in (0, 1)),
+        *(on(n, kind="isr_changed", leader=2, prev_leader=2, isr=[2]) for n in (0, 1)),
+    )
+    lost = f"(SELECT source, run, topic, partition FROM {events} WHERE partition = 1)"
+    columns = ("partition", "t_ms", "leader", "prev_leader")
+    elected = [(0, 10, 1, -1), (1, 20, 1, -1)]
+    assert rows_of(engine, lives(events), *columns) == elected
+    assert rows_of(engine, lives(events, lost), *columns) == [*elected, (1, 40, 2, 1)]
+
+
 def test_of_two_controllers_at_one_place_that_with_the_higher_id_counts(
     engine: Engine, coded: Coded
 ) -> None:
