@@ -138,6 +138,27 @@ def test_the_commands_of_a_session(session: Any) -> None:
     assert "  next [N]: run until the journal has N more rows" in lines
 
 
+def test_where_a_drill_stands(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps: [kill: 1, start: 1]\n"
+        "eventually: {healthy: true}\n"
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO("step\n" * 5 + "advance\n"))
+    code, out, err = run("drill", "run", str(path), "--step")
+    places = [line.split(", ", 2)[2] for line in out.splitlines() if line.startswith("row ")]
+    assert (code, err) == (0, "")
+    assert places == [
+        "before step 1 of 2 (kill: 1)",
+        "before step 2 of 2 (start: 1)",
+        "after the last step",
+        "before 'heal_all'",
+        "before 'eventually'",
+        "before the final check",
+        "at the end",
+    ]
+
+
 @pytest.mark.parametrize(
     ("command", "code", "problem"),
     [
