@@ -178,6 +178,7 @@ def test_who_writes_a_journal(folder: Path) -> None:
         with scripted_api({"GET /status": {**STATUS, "data_dir": data_dir}}) as api:
             held.write_address(ServerAddress(f"http://{api.address}", os.getpid()))
             assert writer_of(path) == writer
+            assert writer_of(folder / "copy.jsonl") == (False, None)
     assert writer_of(path) == (True, None), "it no longer answers"
     held.close()
 
