@@ -192,5 +192,9 @@ def test_a_snapshot_is_a_start_where_older_logs_are_gone(
     assert written(rest) < written(told)
     before = {row.kind for row in rest.events if row.file != str(run.last_log)}
     assert before >= {"leadership_written", "broker_online", "topic_created"}
+    (start,) = {row.file for row in rest.events} - {str(run.last_log)}
+    alone = read_events(duckdb, Path(start))
+    assert alone.damaged == [] and {row.file for row in alone.events} == {start}
+    assert written(alone) >= written(rest) - written(read_events(duckdb, run.last_log))
     first, *_ = rest.of(CHROOT, "controller_elected")
     assert first.controller in (1, 2)
