@@ -96,7 +96,7 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
 
 def _unread(segment: LogFile, place: int) -> tuple[str, ...]:
     """Return a tuple with one message if the bytes after a position cannot be read, else ()."""
-    if not segment.is_damaged or segment.end is None:
+    if not segment.is_damaged:
         return ()
     lost = f"bytes {place} to {segment.end} of the journal cannot be read"
     return (f"{segment.path.name}: damaged gzip: {lost}",)
