@@ -271,6 +271,9 @@ def test_a_snapshot_shows_last_writes() -> None:
         ("leadership_written", 12, 120, 0),
         ("controller_elected", 11, 110, 77),
     ]
+    details = [at.change.detail for at in found]
+    assert [details[n] for n in (0, 3, 4, 5)] == ["snapshot"] * 4
+    assert details[1] == IN_PROGRESS, "that of the znode itself"
     elected = found[-1].change
     assert (elected.broker, elected.epoch, elected.zk_version) == (3, 2, 2)
 

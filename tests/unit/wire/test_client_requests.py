@@ -98,7 +98,9 @@ EXCHANGES: list[tuple[Any, Any]] = [
         ),
     ),
     (
-        FetchRequest(-1, {T0: FetchPartition(3, 1, max_bytes=99)}, 500, 1),
+        FetchRequest(
+            -1, {T0: FetchPartition(3, 1, max_bytes=99), T1: FetchPartition(4, 1)}, 500, 1
+        ),
         FetchResponse(
             {
                 T0: FetchedPartition(
@@ -109,7 +111,8 @@ EXCHANGES: list[tuple[Any, Any]] = [
                     high_watermark=9,
                     log_start_offset=2,
                     log_end_offset=9,
-                )
+                ),
+                T1: FetchedPartition(Errors.OFFSET_OUT_OF_RANGE, 1, 4),
             },
             session_id=5,
         ),
@@ -226,3 +229,15 @@ def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
     frame = encoded_response(exchange.key, values)
     response = response_to(request, exchange.key, frame[SIZE_BYTES:])
     assert msgspec.to_builtins(response)["topics"][0]["error"] == Errors.UNKNOWN_SERVER_ERROR
+
+
+def test_a_broker_may_send_null_instead_of_no_records() -> None:
+    request = FetchRequest(-1, {T0: FetchPartition(3, 1)}, 500, 1)
+    exchange = exchange_of(request, 7, "c")
+    failed = FetchResponse({T0: FetchedPartition(Errors.OFFSET_OUT_OF_RANGE, 1, 3)})
+    api = APIS[exchange.key.api_key, exchange.key.api_version]
+    assert isinstance(api, Api)
+    values = api.response_to(request).write(failed)
+    values["responses"][0]["partitions"][0]["records"] = None
+    frame = encoded_response(exchange.key, values)[SIZE_BYTES:]
+    assert response_to(request, exchange.key, frame) == failed
