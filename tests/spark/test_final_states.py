@@ -20,6 +20,7 @@ from klamm.replay.event_table import EventTable
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
+from tests.spark.conftest import rows_of
 from tests.spark.journals import table_of
 from tests.spark.stored_states import StoredState, stored_states, znodes_of
 
@@ -110,6 +111,13 @@ def test_states_without_a_leader_are_compared(table: EventTable, stored: list[St
         "single-1: leader -1 in the journal, 0 in ZooKeeper",
         "single-1: state OfflinePartition in the journal, OnlinePartition in ZooKeeper",
     ]
+
+
+def test_without_live_brokers_replicas_may_have_any_state(
+    engine: Engine, stored: list[StoredState]
+) -> None:
+    tree = stored_side(engine, "tree", "znodes", *znodes_of(stored), live_brokers=())
+    assert rows_of(engine, f"SELECT state FROM {tree.replicas}", "state") == [(-1,)] * 15
 
 
 def test_a_lost_row_is_found(
