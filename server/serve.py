@@ -121,7 +121,7 @@ def _serve_http(
 
     signals.on_signal = end
     # A client may send a signal as soon as it reads the address: the server must be up by then.
-    server.publish(url_of(listener))
+    server.publish(url_of(*listener.getsockname()[:2]))
     on_up(server)
     asyncio.run(http.serve([listener]))
 
@@ -187,9 +187,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
-    """Return the API's URL for clients on this machine."""
-    host, port = listener.getsockname()[:2]
+def url_of(host: str, port: int) -> str:
+    """Return the API's URL for clients on this machine. ``host``: an IP address."""
     address = ipaddress.ip_address(host)
     if address.is_unspecified:
         host = "127.0.0.1" if address.version == 4 else "::1"

@@ -11,7 +11,7 @@ import pytest
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint
 from klamm.server.config import MAX_BROKERS, ServerConfig, check_broker_id, is_loopback
-from klamm.server.serve import _Ended, _Signals
+from klamm.server.serve import _Ended, _Signals, url_of
 from klamm.zk.security import ZooKeeperTls
 
 LISTEN: dict[str, Any] = {"brokers": 3}
@@ -185,3 +185,17 @@ def test_only_the_first_signal_counts() -> None:
     during.catch(signal.SIGTERM, None)
     during.catch(signal.SIGINT, None)
     assert (during.exit_code, ended) == (0, [True])
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:5"),
+        ("10.0.0.7", "http://10.0.0.7:5"),
+        ("0.0.0.0", "http://127.0.0.1:5"),
+        ("::1", "http://[::1]:5"),
+        ("::", "http://[::1]:5"),
+    ],
+)
+def test_the_url_for_clients_on_this_machine(host: str, url: str) -> None:
+    assert url_of(host, 5) == url
