@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from klamm.brokers.constant_rate import producer, replica_rates
 from klamm.brokers.partitions.partition import Partition
-from klamm.cluster.client_requests import DeleteRecordsRequest
+from klamm.cluster.client_requests import DeleteRecordsRequest, MetadataRequest
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RevokeRates
 from klamm.cluster.data_requests import (
     UNKNOWN_OFFSET,
@@ -23,6 +23,7 @@ from klamm.cluster.requests import (
     Address,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    Disconnected,
     Message,
     Request,
     StopReplicaPartitionState,
@@ -89,8 +90,12 @@ def test_a_follower_that_is_killed_holds_up_acknowledgement_until_the_isr_is_sma
 
 
 def test_a_leader_that_is_killed_leaves_a_backlog_to_the_next(cluster: GrowingCluster) -> None:
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
     cluster.world.kill(0)
     cluster.world.run_for(5_000)
+    asked = [one for one in sent if isinstance(one.body, MetadataRequest)]
+    assert len(asked) == 5_000 / producer.RETRY_BACKOFF_MS
     assert set(cluster.log_ends().values()) <= {97, 98, 99, 100}
     cluster.world.run_for(5_000)
     assert cluster.state().leader == 1
@@ -137,6 +142,18 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_for_its_lag(cluster: GrowingC
     assert cluster.unacknowledged() < 10
     cluster.check()
     cluster.heal()
+
+
+def test_a_leader_that_lost_its_producer_makes_its_followers_fetch(cluster: GrowingCluster) -> None:
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
+    ask_leader(cluster, Disconnected(), cluster.producer.address)
+    told = {one.destination.id: one.body for one in sent if isinstance(one.body, FetchResponse)}
+    assert {n: body.partitions[T[0]].fetch_offset for n, body in told.items()} == dict.fromkeys(
+        (1, 2), UNKNOWN_OFFSET
+    )
+    cluster.heal()
+    cluster.check()
 
 
 def test_a_paused_leader_does_not_grow(cluster: GrowingCluster) -> None:
