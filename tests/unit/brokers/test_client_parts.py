@@ -301,6 +301,14 @@ def test_metadata_is_asked_of_one_broker_after_the_other_and_again_until_it_is_c
     assert client.next_due_ms() == now_ms + 300_000.0
 
 
+def test_brokers_that_metadata_names_are_asked_before_the_first_ones() -> None:
+    client = network()
+    named = MetadataResponse((registered(7), registered(2)), 1, ())
+    client.metadata.update(named, 0.0)
+    assert client.metadata.brokers == (7, 2, 1)
+    assert sorted(client.any_broker() for _ in range(3)) == [1, 2, 7]
+
+
 def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
     client = network()
     client.metadata.update(metadata(2, 3), 0.0)
