@@ -209,6 +209,18 @@ def test_a_log_that_is_made_anew_while_its_directory_is_offline(broker: Broker) 
     assert broker.manager.dirs.log_counts() == {broker.paths[0]: 0, broker.paths[1]: 1}
 
 
+def test_two_future_logs_of_a_partition_are_refused(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1)
+    broker.manager.dirs.prefer(T0, broker.paths[1])
+    broker.manager.create_future(T0, NOW_MS)
+    broker.stop()
+    [future] = Path(broker.paths[1]).glob("t-0.*-future")
+    shutil.copytree(future, Path(broker.paths[0], future.name))
+    with pytest.raises(LogStorageError, match="Duplicate log directories for t-0"):
+        broker.start()
+
+
 def test_retention_is_for_all_logs(broker: Broker) -> None:
     broker.lead(T0, 1)
     broker.lead(T1, 1)

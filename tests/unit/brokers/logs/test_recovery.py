@@ -266,6 +266,10 @@ def tear(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 3)
 
 
+def lengthen_a_little(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + bytes(3))
+
+
 def lengthen(path: Path) -> None:
     path.write_bytes(path.read_bytes() + bytes(24))
 
@@ -279,7 +283,9 @@ def scramble(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [INDEX, TIME_INDEX])
-@pytest.mark.parametrize("damage", [remove, empty, tear, lengthen, outgrow, scramble])
+@pytest.mark.parametrize(
+    "damage", [remove, empty, tear, lengthen_a_little, lengthen, outgrow, scramble]
+)
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_an_index_that_is_damaged_is_made_again(
     tmp_path: Path, name: str, damage: Callable[[Path], None], is_clean: bool
