@@ -139,6 +139,12 @@ def test_what_was_synced_survives_a_failed_sync(tmp_path: Path) -> None:
         disk.sync(path)
         data = disk.read_at(path, 0, 20)
         assert len(data) == 20 and data[10:] == b"y" * 10 and data[9] == 0
+        disk.arm(path.with_suffix(".other"), DiskFault(FaultKind.FSYNC))
+        disk.arm(path, DiskFault(FaultKind.FSYNC, times=1))
+        disk.write_at(path, 20, b"z" * 10)
+        with pytest.raises(OSError, match=BROKEN):
+            disk.sync(path)
+        assert disk.read_at(path, 0, 20) == data
 
 
 @pytest.mark.parametrize("kind", list(FaultKind))
