@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -66,6 +67,7 @@ def test_a_thinned_line_keeps_its_ends_and_every_peak_and_dip() -> None:
     assert len(kept) <= 400
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert {(173_210, 9_000.0), (234_560, -1.0)} <= set(kept)
+    assert max(after[0] - before[0] for before, after in pairwise(kept)) <= 3_000
     assert kept == sorted(kept)
     assert thinned(points[:300], 400) == points[:300]
 
