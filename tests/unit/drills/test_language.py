@@ -364,6 +364,7 @@ def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
         ("  - pause_zookeeper: 1\n  - start_zookeeper: 1\n", "6:.* leaves a ZooKeeper server down"),
         ("  - lose_quorum\n  - resume_zookeeper: 1\n", "6:.* leaves a ZooKeeper server paused"),
         ("  - produce: {t-0: 5}\n  - kill_all\n", "6:5: kill_all loses the records of t-0"),
+        ("  - parallel: [{produce: {t-0: 5}}, {kill_all: }]\n", "5:38: kill_all loses the records"),
         ("  - {at: 9s, kill_all: }\n  - produce: {t-0: 5}\n", "5:14: kill_all loses the records"),
     ],
 )
@@ -1005,6 +1006,8 @@ POSSIBLE = (
     "run: topics --zookeeper {zk} --create --if-not-exists --topic t --partitions 1"
     " --replication-factor 9",
     "run: topics --zookeeper {zk} --delete --if-exists --topic nowhere",
+    "kill_all\n  - produce: {t-0: 5}",
+    "produce: {t-0: 5}\n  - {wait: 1s, until: {acknowledged: {t-0: 5}}}",
     # Kafka's tools refuse these.
     "run: topics --zookeeper {zk} --create --topic a+b --partitions 1",
     f"run: topics --zookeeper {{zk}} --create --topic u --partitions {'9' * 5_000}",
