@@ -202,8 +202,7 @@ def _depose(world: SimulatedWorld, broker_id: int) -> None:
 
 
 def _event(world: SimulatedWorld, broker_id: int) -> str:
-    running = world.nodes.get(broker_id)
-    controller = None if running is None else running.node.controller
+    controller = world.nodes[broker_id].node.controller
     queued = None if controller is None else controller.events.current
     return "" if queued is None else type(queued.event).__name__
 
