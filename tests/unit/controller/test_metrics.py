@@ -72,6 +72,12 @@ def test_timers_queues_and_channels() -> None:
     assert samples[f"{channels}TotalQueueSize{me}"] == 1
     assert samples[f'{channels}QueueSize{{broker_id="1",controller="0"}}'] == 1
     assert samples[f'{channels}QueueSize{{broker_id="0",controller="0"}}'] == 0
+    cluster.brokers[1].is_silent = False
+    cluster.advance(100_000)
+    after, waited = rendered(cluster), f"{channels}RequestRateAndQueueTimeMs_"
+    broker = '{broker_id="1",controller="0"}'
+    assert after[f"{waited}count{broker}"] == samples[f"{waited}count{broker}"] + 1
+    assert after[f"{waited}sum{broker}"] == samples[f"{waited}sum{broker}"] + 100_000
 
 
 def gauges(cluster: Cluster) -> dict[str, int]:

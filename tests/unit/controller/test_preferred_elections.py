@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
-from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
+from klamm.cluster.types import ElectionType, LeaderAndIsr, TopicPartition
 from klamm.zk.store import Delete, ReadOp, Transaction
 from klamm.zk.znodes import (
     ControllerZNode,
@@ -224,3 +226,24 @@ def test_topics_that_are_deleted_do_not_count(cluster: Cluster) -> None:
     tps = imbalanced(cluster, 3, 1)
     cluster.advance(CHECK_MS + 5_000)
     assert elected(cluster) == {str(tps[2])}
+
+
+def test_a_state_that_is_spoilt_before_the_election_fails_alone(cluster: Cluster) -> None:
+    spoilt, plain = cluster.create_topic("t", (1, 2), (1, 2))
+    for tp in (spoilt, plain):
+        led_by(cluster, tp, 2, 1, 2)
+    fail_over(cluster)
+    cluster.write_state(spoilt, b"?")
+    cluster.ask(0, ElectLeadersRequest(ElectionType.PREFERRED, (spoilt, plain), 1_000))
+    cluster.run()
+    answer = cluster.answer()
+    assert isinstance(answer, ElectLeadersResponse)
+    text = "LeaderAndIsr information doesn't exist for partition t-0 in OnlinePartition state"
+    assert answer.partitions == {
+        spoilt: ApiError(Errors.PREFERRED_LEADER_NOT_AVAILABLE, text),
+        plain: ApiError(Errors.NONE),
+    }
+    assert [(row.partition, row.outcome) for row in cluster.rows(Kind.PARTITION_FAILED)] == [
+        (0, text)
+    ]
+    assert cluster.state(plain).leader == 1
