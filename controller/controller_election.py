@@ -267,9 +267,8 @@ def resign(controller: KafkaController) -> None:
     controller.reassignments.shutdown()
     controller.malformed.clear()
     controller.topic_deletion_manager.reset()
-    if controller.is_elected:
-        controller.recorder.occurrence(Kind.CONTROLLER_RESIGNED)
-        controller.recorder.end_epoch()
+    controller.recorder.occurrence(Kind.CONTROLLER_RESIGNED)
+    controller.recorder.end_epoch()
     controller.is_elected = False
     log.info("Resigned")
 

@@ -198,9 +198,7 @@ class KafkaController:
         event = queued.event
         if self.is_shut_down:
             return
-        if self.is_elected and not isinstance(
-            event, events.ResponseReceived | events.RequestTimeout
-        ):
+        if not isinstance(event, events.ResponseReceived | events.RequestTimeout):
             self.recorder.occurrence(Kind.EVENT, detail=str(event))
         try:
             self._handle(event)
