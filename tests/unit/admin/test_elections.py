@@ -74,7 +74,15 @@ def test_every_kind_of_answer() -> None:
         "2 replica(s) could not be elected\n"
     )
     assert (result.exit_code, result.report["exit_code"]) == (1, 1)
+    assert result.report["elected"] == [{"topic": "a", "partition": n} for n in (0, 1)]
     assert result.report["not_needed"] == [{"topic": "b", "partition": 0}]
+    assert [(one["partition"], one["code"]) for one in result.report["failed"]] == [
+        (0, "PREFERRED_LEADER_NOT_AVAILABLE"),
+        (1, "ELIGIBLE_LEADERS_NOT_AVAILABLE"),
+    ]
+    assert result.report["error"]["definite"] is False, "some were elected"
+    failed = {tp: one for tp, one in MIXED.items() if tp.topic != "a"}
+    assert elect(ELECT, Answers(failed)).report["error"]["definite"] is True
     assert answers.asked == [(ElectionType.PREFERRED, None)]
 
 
