@@ -207,6 +207,16 @@ def test_what_is_refused_writes_nothing(line: str, said: str) -> None:
     assert dump(client.store) == before
 
 
+@pytest.mark.parametrize(
+    "action", ["--list", "--create --topic n --partitions 1 --replication-factor 1"]
+)
+def test_if_exists_is_for_topics_that_are_named(action: str) -> None:
+    result = run(cluster()[0], f"{action} --if-exists")
+    option = action.split()[0].removeprefix("--")
+    said = f'Option "[if-exists]" can\'t be used with option "[{option}]"'
+    assert (result.stdout, result.stderr.splitlines()[0], result.exit_code) == ("", said, 1)
+
+
 def test_create_places_and_reports() -> None:
     server, client = cluster()
     line = "--create --topic n --partitions 3 --replication-factor 2"
