@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from klamm.cli.replay_run import facts_of, show_page
-from klamm.replay.answers import Question, Reading, limits
+from klamm.replay.answers import Answer, How, Question, Reading, limits
 from klamm.replay.data_loss import DataLoss
 from klamm.replay.filters import Filters
 from klamm.replay.listings import Listing
@@ -420,6 +420,10 @@ TABLES = {
         "place | problem | text",
         "f:7 | bad | x",
     ],
+    "Limits of these sources: Limited questions": [
+        "question | source | answered | reason",
+        "lost rows | zookeeper | partly | only zxids",
+    ],
 }
 """A page's tables of ``a_row_of_each_listing``: the titles of the columns, and the rows."""
 
@@ -429,7 +433,8 @@ def test_the_tables_of_a_page() -> None:
     damaged, gone = (Listing(({**place, "problem": what},), 1) for what in ("bad", "gone"))
     loss = DataLoss({"bad": 3}, 1, damaged, gone)
     answers = replace(answers_of(**a_row_of_each_listing()), data_loss=loss)
-    page = replay_page(Replayed("x", None, [], {}), answers)
+    gaps = {Question.GAPS: [(Reading.ZOOKEEPER, Answer(How.PARTLY, "only zxids"))]}
+    page = replay_page(Replayed("x", None, [], gaps), answers)
     found = {
         f"{section.title}: {table.title}": [
             " | ".join(map(str, row)) for row in (table.columns, *table.rows)
