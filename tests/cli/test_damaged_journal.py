@@ -80,6 +80,7 @@ def test_every_reader_skips_the_same_line(
     [
         {"kind": "run_start", "detail": '{"a":' + "[" * 200_000},
         {"kind": "event", "detail": "ControlledShutdown(x"},
+        {"kind": "partition_transition", "from": "NewPartition", "election": "of a later klamm"},
         {"kind": "reassignment_phase", "to": "U1", "reassignment_id": "orders-0:1->x"},
     ],
 )
