@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
 from klamm.cli.interrupted import print_interrupted
-from klamm.cli.running import ending_signals_raise, stopped_by_signals
+from klamm.cli.running import ending_signals_raise, own_log, stopped_by_signals
 from klamm.cluster.errors import Interrupted
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
@@ -62,3 +64,11 @@ def test_an_interrupted_command_may_have_been_carried_out(
     )
     print_interrupted("stopped", hint="look", as_json=False)
     assert capsys.readouterr() == ("", "stopped\nhint: look\n")
+
+
+def test_what_libraries_warn_of_is_in_klamms_own_log(tmp_path: Path) -> None:
+    with own_log(tmp_path):
+        logging.getLogger("of.a.library").warning("look")
+    logging.getLogger("of.a.library").warning("too late")
+    (line,) = (tmp_path / "klamm.log").read_text().splitlines()
+    assert line.endswith("look")
