@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from klamm.cli.connect import security_of
 from klamm.cluster.errors import UsageError
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls, tls_failure
 
@@ -82,3 +84,22 @@ def test_a_certificate_that_is_not_trusted_says_why() -> None:
     assert tls_failure("h:1", error).message == (
         "the ZooKeeper server at h:1 has an invalid certificate: Hostname mismatch"
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ZooKeeperSecurity()),
+        ({"CA": "ca.pem"}, ZooKeeperSecurity(tls=ZooKeeperTls(ca=CA))),
+        (
+            {"CA": "ca.pem", "CERT": "own.pem", "KEY": "own.key", "KEY_PASSWORD": "x"},
+            ZooKeeperSecurity(tls=ZooKeeperTls(ca=CA, **OWN, key_password="x"), sets_acls=True),
+        ),
+        ({"CA": "", "KEY": ""}, ZooKeeperSecurity()),
+    ],
+)
+def test_settings_of_the_environment(environ: dict[str, str], expected: ZooKeeperSecurity) -> None:
+    given = {f"KLAMM_ZK_TLS_{name}": value for name, value in environ.items()}
+    assert security_of(given) == expected
+    with_digest = security_of({**given, "KLAMM_ZK_DIGEST": "u:p"})
+    assert with_digest == replace(expected, digest="u:p", sets_acls=True)
