@@ -22,6 +22,7 @@ from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.runtime.actions import Kill, Start
 from klamm.server.cluster_server import ClusterServer
 from klamm.wire.apis import APIS
+from klamm.wire.listeners import Listener, check_ports
 from tests.listeners import (
     BROKERS,
     ask,
@@ -203,8 +204,20 @@ def test_a_port_in_use_is_refused_before_a_broker_starts(chroot: str, tmp_path: 
     first = free_ports(BROKERS)
     with socket.create_server(("127.0.0.1", first + 2)):
         config = config_of(chroot, tmp_path, f"127.0.0.1:{first}")
-        with pytest.raises(EnvironmentProblem, match=f"cannot listen on 127.0.0.1:{first + 2}"):
+        with pytest.raises(EnvironmentProblem) as caught:
             ClusterServer(config).open()
+    said = f"broker 2 cannot listen on 127.0.0.1:{first + 2}: Address already in use"
+    assert (caught.value.message, caught.value.hint) == (said, "choose another port")
+
+
+def test_a_host_of_another_machine_is_refused() -> None:
+    elsewhere = Listener("PLAINTEXT", lambda _: ("192.0.2.1", 9092))  # of no machine (RFC 5737)
+    with pytest.raises(
+        EnvironmentProblem, match=r"broker 3 cannot listen on 192\.0\.2\.1:"
+    ) as caught:
+        check_ports([elsewhere], [3])
+    hint = "192.0.2.1 is no address of this machine: choose another host"
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
