@@ -108,6 +108,8 @@ def test_a_reassignment_goes_back_to_who_asked(world: SimulatedWorld) -> None:
         "or may have changed since it was read.",
     )
     assert len(causes(change)) == 2
+    event = explain_event(lambda: world.journal.rows, change.key.event_id).changes[0]
+    assert causes(event)[1] == causes(change)[1]
     assert explained.status is not None
     assert explained.status.replicas == {2: "OnlineReplica", 3: "OnlineReplica"}
     assert ELECTION_RULES[str(ReassignElection())].text in rules(change)
