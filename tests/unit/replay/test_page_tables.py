@@ -414,7 +414,7 @@ TABLES = {
     ],
     "Damaged lines: Damaged lines by problem": [
         "problem | lines",
-        "bad | 3",
+        "bad | 12345",
     ],
     "Damaged lines: Damaged lines": [
         "place | problem | text",
@@ -428,10 +428,10 @@ TABLES = {
 """A page's tables of ``a_row_of_each_listing``: the titles of the columns, and the rows."""
 
 
-def test_the_tables_of_a_page() -> None:
+def test_the_tables_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     place = {"file": "f", "line": 7, "text": "x"}
     damaged, gone = (Listing(({**place, "problem": what},), 1) for what in ("bad", "gone"))
-    loss = DataLoss({"bad": 3}, 1, damaged, gone)
+    loss = DataLoss({"bad": 12_345}, 1, damaged, gone)
     answers = replace(answers_of(**a_row_of_each_listing()), data_loss=loss)
     gaps = {Question.GAPS: [(Reading.ZOOKEEPER, Answer(How.PARTLY, "only zxids"))]}
     page = replay_page(Replayed("x", None, [], gaps), answers)
@@ -444,6 +444,8 @@ def test_the_tables_of_a_page() -> None:
         if isinstance(table, Table)
     }
     assert found == TABLES
+    show_page(page, None)
+    assert ["bad", "12,345"] in [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
 @pytest.mark.parametrize(("runs", "is_listed"), [("r", False), ("ab", False), ("rr", True)])
