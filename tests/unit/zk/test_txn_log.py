@@ -17,6 +17,7 @@ from klamm.zk.snapshot_file import read_entries, snapshot_zxid
 from klamm.zk.txn_log import (
     Txn,
     TxnDamage,
+    TxnOp,
     TxnType,
     ZxidStretch,
     cut_txn_log,
@@ -208,6 +209,27 @@ def test_a_checksummed_record_that_is_none_is_said(tmp_path: Path) -> None:
     path.write_bytes(LOG.read_bytes()[:16] + b"".join(frames))
     assert [damage.problem for damage in damages(path)] == ["record", "record"]
     assert [at.first_zxid for at in read_stretches(path)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        pytest.param(b"", None, id="3.5"),
+        pytest.param(struct.pack(">iq", 2, 7), None, id="only a digest"),
+        pytest.param(b"\0\0\0\1\0\0\0\4/abc", ("/abc",), id="as long as a digest"),
+        pytest.param(struct.pack(">ii2si2s", 2, 2, b"/a", 2, b"/b"), ("/a", "/b"), id="two"),
+        pytest.param(struct.pack(">iiq", 0, 2, 7), (), id="none, and a digest"),
+    ],
+)
+def test_the_end_of_a_session_names_its_znodes_since_36(
+    tmp_path: Path, body: bytes, paths: tuple[str, ...] | None
+) -> None:
+    txn = struct.pack(">qiqqi", 9, 1, 5, 0, TxnType.CLOSE_SESSION) + body
+    path = tmp_path / "log.1"
+    frame = struct.pack(">qi", zlib.adler32(txn), len(txn)) + txn + b"B"
+    path.write_bytes(LOG.read_bytes()[:16] + frame)
+    (found,) = transactions(path)
+    assert found.ops == (TxnOp(TxnType.CLOSE_SESSION, paths=paths),)
 
 
 def test_stretches_tell_which_transactions_there_are(tmp_path: Path) -> None:
