@@ -338,3 +338,22 @@ def test_operations_that_zookeeper_cannot_name_a_parent_of(
 ) -> None:
     assert MemoryStore(server).write([[op]])[0].code is ResultCode.BADARGUMENTS
     assert sorted(server.tree.nodes) == ["/"]
+
+
+def test_an_expired_session_of_a_process_that_dies_does_not_expire_again(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    store = MemoryStore(server, timeout_ms=1_000)
+    server.disconnect(store.session_id, notify=False)
+    assert server.next_expiry_ms() == clock.monotonic_ms() + 1_000
+    server.expire_session(store.session_id, notify=False)
+    store.abandon()
+    assert server.next_expiry_ms() is None
+    assert server.session_states() == [(store.session_id, "expired")]
+
+
+def test_a_store_is_closed_once(server: MemoryServer) -> None:
+    store = MemoryStore(server)
+    for _ in range(2):
+        store.close()
+        assert server.session_states() == []
