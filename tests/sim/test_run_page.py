@@ -98,6 +98,8 @@ def test_a_page_shows_two_controllers() -> None:
     begins_s = [(lane, float(begin.split()[0])) for lane, begin, _, _ in periods(root)]
     assert min(begin_s for _, begin_s in begins_s) == 3.81
     assert min(begin_s for lane, begin_s in begins_s if lane == "steps") == 4.0
+    lines = root.only("svg", "sequence").all("line", "good")
+    assert [line.only("title").text for line in lines] == ["0 (epoch 1)", "1 (epoch 2)"]
     drawn = arrows(root)
     refused = ("controller 0", "broker 2", "AlterIsr: UNKNOWN_SERVER_ERROR")
     written = ("controller 1", "ZooKeeper", "set t-0 state: leader 2, epoch 0, ISR 2")
