@@ -421,6 +421,20 @@ def test_a_topic_of_the_same_name_as_one_with_a_malformed_state_is_reassigned(
     cluster.assert_nothing_failed()
 
 
+@pytest.mark.parametrize("parent", ["/isr_change_notification", "/log_dir_event_notification"])
+def test_children_that_are_no_notifications_are_reported_and_deleted(
+    cluster: Cluster, parent: str
+) -> None:
+    cluster.admin.create(f"{parent}/x")
+    cluster.run()
+    assert [(row.detail, row.outcome) for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [
+        (f"{parent}/x", "not a notification")
+    ]
+    assert not cluster.admin.get_children(parent)
+    assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
 def test_quirk_c2_ignores_children_that_are_no_notifications() -> None:
     cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0)
