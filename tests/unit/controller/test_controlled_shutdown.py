@@ -68,3 +68,12 @@ def test_a_deposed_controller_says_so_and_resigns(cluster: Cluster) -> None:
     cluster.admin.store.write([[SetData("/controller_epoch", b"2")]])
     assert shut_down(cluster, 1).error is Errors.STALE_CONTROLLER_EPOCH
     assert len(cluster.rows(Kind.CONTROLLER_MOVED)) == 1
+
+
+def test_requests_that_a_failure_left_behind_are_not_sent(cluster: Cluster) -> None:
+    (followed,) = cluster.create_topic("t", (2, 1))
+    cluster.forget()
+    cluster.active.batch.add_stop_replica_request_for_brokers([2], followed, True)
+    assert shut_down(cluster, 1).error is Errors.UNKNOWN_SERVER_ERROR
+    assert not any(isinstance(one, StopReplicaRequest) for one in cluster.brokers[2].requests)
+    assert len(cluster.rows(Kind.CONTROLLER_ELECTED)) == 1, "the controller has resigned"
