@@ -5,6 +5,7 @@ from __future__ import annotations
 from klamm.brokers.config import broker_config
 from klamm.brokers.log_maintenance import LogMaintenance
 from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.records import CountedBatch
 from tests.unit.brokers.network import T0, Network, leader_and_isr, state
@@ -12,18 +13,24 @@ from tests.unit.brokers.network import T0, Network, leader_and_isr, state
 INTERVAL_MS = 1_000
 
 
-def produced(retention_ms: int) -> tuple[Network, LogMaintenance]:
-    """A broker that leads a partition with a record, and deletes what is that old."""
+def started(retention_ms: int, store: LogStore | None = None) -> tuple[Network, LogMaintenance]:
+    """A broker that deletes what is that old."""
     network = Network()
     config = {
         "log.retention.check.interval.ms": str(INTERVAL_MS),
         "log.retention.ms": str(retention_ms),
     }
-    broker = network.add(1, broker_config(config))
-    broker.log_maintenance.startup(MetaProperties("cluster", 1))
+    maintenance = network.add(1, broker_config(config), log_store=store).log_maintenance
+    maintenance.startup(MetaProperties("cluster", 1))
+    return network, maintenance
+
+
+def produced(retention_ms: int, store: LogStore | None = None) -> tuple[Network, LogMaintenance]:
+    """The same, which leads a partition with a record."""
+    network, maintenance = started(retention_ms, store)
     network.request(1, leader_and_isr(state(isr=(1,), replicas=(1,))))
     network.request(1, ProduceRequest(1, 30_000, {T0: CountedBatch(1, 100)}))
-    return network, broker.log_maintenance
+    return network, maintenance
 
 
 def test_what_expires_soon_is_deleted_after_an_interval_and_not_earlier() -> None:
@@ -53,3 +60,12 @@ def test_records_that_come_before_a_late_check_make_it_earlier() -> None:
     network.pass_time(INTERVAL_MS - 1)
     network.request(1, ProduceRequest(1, 30_000, {T0: CountedBatch(1, 100)}))
     assert maintenance.next_due_ms() == due_ms, "a check that is near is not put off"
+
+
+def test_records_that_are_there_at_the_start_are_looked_at_after_an_interval() -> None:
+    store = MemoryLogStore()
+    assert started(retention_ms=1_200, store=store)[1].next_due_ms() is None, "no records"
+    _, maintenance = produced(retention_ms=1_200, store=store)
+    maintenance.shutdown()
+    network, again = started(retention_ms=1_200, store=store)
+    assert again.next_due_ms() == network.clock.time_ms + INTERVAL_MS
