@@ -108,6 +108,16 @@ def test_what_is_clogged_stays_so_while_any_fault_clogs_it() -> None:
     assert routed.numbers() == [1, 2]
 
 
+def test_what_is_clogged_does_not_reach_the_next_process() -> None:
+    routed = Routed(LinkFault(is_clogged=True))
+    routed.transport.send(numbered(1))
+    routed.transport.send(numbered(2, TWO, ONE))
+    routed.transport.unregister(TWO)
+    routed.transport.register(TWO, routed.received.append)
+    routed.transport.heal()
+    assert routed.numbers() == [2]
+
+
 def test_a_lost_message_breaks_the_connection_of_a_client() -> None:
     to_2, from_2 = one_way([CLIENTS], [2]), one_way([2], [CLIENTS])
     for links, sent in ((to_2, produce(1)), (from_2, Message(TWO, CLIENT, 1, ProduceResponse({})))):
