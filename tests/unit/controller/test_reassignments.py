@@ -325,6 +325,29 @@ def test_before_alter_isr_a_state_znode_is_watched_while_its_partition_is_reassi
     assert controller.watches.event_of(changed) is None
 
 
+def test_isr_changes_in_a_row_complete_their_reassignments_in_the_first_event(
+    cluster: Cluster,
+) -> None:
+    controller = cluster.active
+    controller.config = msgspec.structs.replace(controller.config, is_alter_isr_enabled=False)
+    alter(cluster, {T0: (1, 2), T1: (1, 2)})
+    cluster.forget()
+    for tp in (T0, T1):
+        in_sync = msgspec.structs.replace(cluster.state(tp), isr=(0, 1, 2))
+        cluster.write_state(tp, TopicPartitionStateZNode.encode(in_sync, 1))
+    cluster.run()
+    first, second, *_ = cluster.rows(Kind.EVENT)
+    assert (first.detail, second.detail) == tuple(
+        str(PartitionReassignmentIsrChange(tp)) for tp in (T0, T1)
+    )
+    assert first.event_id != second.event_id
+    completed = cluster.rows(Kind.REASSIGNMENT_PHASE)
+    assert {(row.partition, row.event_id) for row in completed if row.to == "B7"} == {
+        (0, first.event_id),
+        (1, first.event_id),
+    }
+
+
 def test_a_topic_that_is_being_deleted_is_not_reassigned(cluster: Cluster) -> None:
     (new,) = cluster.create_topic("u", (1, 2))
     cluster.kill_broker(2)
