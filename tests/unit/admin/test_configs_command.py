@@ -20,6 +20,7 @@ from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.errors import UsageError
 from klamm.zk.dump import dump
 from tests.unit.admin.reassign_world import World
+from tests.unit.admin.vectors import put
 
 WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
@@ -34,6 +35,16 @@ def world() -> World:
 
 def run(world: World, line: str) -> CommandResult:
     return run_configs_command(["--zookeeper", "z:1", *line.split()], world.services())
+
+
+def test_configs_of_brokers_that_klamm_does_not_know_are_kept(world: World) -> None:
+    rate, plugin = "leader.replication.throttled.rate", {"of.a.plugin": "x"}
+    put(world.client, "/config/brokers/9", {"version": 1, "config": plugin})
+    line = "--alter --entity-type brokers --entity-name 9 --add-config"
+    assert run(world, f"{line} {rate}=5").exit_code == 0
+    assert world.client.get_entity_configs("brokers", "9") == {**plugin, rate: "5"}
+    refused = run(world, f"{line} of.another=y")
+    assert (refused.exit_code, "of.another is not a dynamic config" in refused.stderr) == (1, True)
 
 
 def test_a_topics_configs_are_changed_and_announced(world: World) -> None:
