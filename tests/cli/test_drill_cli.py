@@ -13,9 +13,13 @@ from xml.etree import ElementTree
 import pexpect
 import pytest
 
+from klamm.cli.drill_world import find_for_world
 from klamm.cli.main import main
+from klamm.cluster.errors import UsageError
 from klamm.drills.language import parse_drill
 from klamm.drills.library import BUGS, FOLDER, NAMES, named_drill
+from klamm.drills.values import Drill
+from klamm.drills.worlds import World
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import read_journal
 from tests.serving import on_terminal
@@ -476,3 +480,11 @@ def test_the_list_of_drills_wraps_at_the_width_of_the_terminal(
         process.expect(pexpect.EOF)
         lines = str(process.before).splitlines()
     assert columns - 10 <= max(map(len, lines)) <= columns
+
+
+def test_a_drill_that_kills_zookeeper_servers_needs_the_embedded_ones() -> None:
+    name = "zookeeper-leader-killed"
+    assert isinstance(find_for_world(name, World.ZOOKEEPER, None), Drill)
+    with pytest.raises(UsageError, match="requires klamm's embedded ZooKeeper") as caught:
+        find_for_world(name, World.ZOOKEEPER, "zk:1")
+    assert caught.value.hint == "run it without --zookeeper"
