@@ -293,6 +293,23 @@ def test_a_link_that_is_cut_ends_its_copies() -> None:
     ]
 
 
+def test_whoever_waits_for_the_next_arrival_hears_of_all_that_moves_it() -> None:
+    cluster = Cluster()
+    copying = cluster.copying
+    for act in (
+        cluster.begin,
+        lambda: copying.set_capacities({OUT: 500}),
+        lambda: copying.reserve(T1, 1, {OUT: 250}),
+        lambda: copying.set_paused(1, True),
+        lambda: copying.set_paused(1, False),
+        lambda: copying.end(TO_2),
+    ):
+        due_ms, changes = copying.next_due_ms(), cluster.changes
+        act()
+        assert copying.next_due_ms() != due_ms
+        assert cluster.changes > changes
+
+
 def test_a_copy_changes_its_way() -> None:
     cluster = Cluster()
     cluster.copying.set_capacities({IN: 100})
