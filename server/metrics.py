@@ -63,7 +63,7 @@ def metrics_text(cluster: RealCluster, *others: Collector) -> bytes:
         controller = running.node.controller
         if controller is not None:
             controllers.add(broker_id, controller.metrics)
-    registry = CollectorRegistry(auto_describe=False)
+    registry = CollectorRegistry()
     for collector in (controllers, ClusterCollector(cluster), *others):
         registry.register(collector)
     return generate_latest(registry)

@@ -145,7 +145,7 @@ def test_an_error_becomes_an_answer_unless_one_has_begun(
 
 def test_answers_are_counted_by_status() -> None:
     counts = AnswerCounts()
-    registry = CollectorRegistry(auto_describe=False)
+    registry = CollectorRegistry()
     registry.register(counts)
     for status in (200, 404, 200):
         counts.add(status)
