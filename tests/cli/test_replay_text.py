@@ -6,8 +6,9 @@ import io
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -17,6 +18,7 @@ from klamm.cli.replay_run import _is_narrow, facts_of, read_filters, show_page
 from klamm.cluster.errors import UsageError
 from klamm.replay.diff import Difference, Differences, Divergence, Side
 from klamm.replay.filters import Filters
+from klamm.replay.spark_cluster import PACKAGES
 from klamm.report.values import Cell, Figure, Page, Section, Table, Tone
 
 
@@ -259,5 +261,10 @@ def test_an_archive_is_replaced_on_request(
     assert main(["replay", "package", "--out", str(file)]) == 2
     assert file.read_text() == "precious"
     assert main(["replay", "package", "--out", str(file), "--overwrite"]) == 0
-    assert file.read_bytes().startswith(b"PK")
+    packed = set(map(PurePosixPath, ZipFile(file).namelist()))
+    assert {path.parts[:2] for path in packed} == {
+        ("klamm", name) for name in ("__init__.py", *PACKAGES)
+    }
+    assert PurePosixPath("klamm/replay/sources/kafka_logs.py") in packed
+    assert not any(path.suffix == ".pyc" for path in packed)
     assert list(tmp_path.iterdir()) == [file]
