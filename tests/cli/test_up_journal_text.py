@@ -96,6 +96,14 @@ def test_why_it_happened() -> None:
     assert names.cause_of(other_epoch) == "#6 after #5"
 
 
+def test_the_names_of_the_latest_events_are_known() -> None:
+    names = EventNames()
+    for number in range(1, 1_003):
+        names.see(row(Kind.EVENT, event_id=number, detail="TopicChange"))
+    causes = (names.cause_of(row(Kind.TOPIC_CREATED, event_id=number)) for number in (2, 3, 1_002))
+    assert list(causes) == ["#2", "#3 TopicChange", "#1002 TopicChange"]
+
+
 def test_a_line_that_is_no_row() -> None:
     for line in (b"{", b"{}", b"[]"):
         with pytest.raises(KlammError, match="not a journal row"):
