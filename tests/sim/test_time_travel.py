@@ -168,6 +168,18 @@ def test_a_moment_is_reached_and_reached_again(moment: str, row: int, at_ms: flo
         assert travelling.timeline.verdict is None
 
 
+def test_rows_that_match_are_gone_back_to_one_after_the_other() -> None:
+    with travel() as travelling:
+        travelling.finish()
+        events = [number for number, row in enumerate(travelling.rows, 1) if row.kind == "event"]
+        assert events == [3, 4, 5, 15, 16, 22, 25]
+        for number in reversed(events):
+            back_to(travelling, "on: {kind: event}")
+            assert len(travelling.rows) == number
+        with pytest.raises(NotFound, match="no earlier row matches"):
+            back_to(travelling, "on: {kind: event}")
+
+
 @pytest.mark.parametrize(
     ("moment", "problem"),
     [
