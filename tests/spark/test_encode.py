@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from upath import UPath
 
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.replay.encode import Encoder
 from klamm.replay.engines import Engine, rows
-from klamm.replay.event_files import write_names
+from klamm.replay.event_files import write_batches, write_names
 from klamm.replay.event_schema import (
     CODED_SCHEMA,
     ELECTIONS,
@@ -123,3 +126,23 @@ def test_what_is_no_whole_table_is_refused(duckdb: Engine, tmp_path: Path) -> No
     (tmp_path / "manifest.json").write_bytes(newer)
     with pytest.raises(UsageError, match=f"schema version {SCHEMA_VERSION + 1}"):
         open_table(duckdb, tmp_path)
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_a_file_that_is_not_completed_is_removed(is_remote: bool, tmp_path: Path) -> None:
+    folder = cast(Path, UPath(f"memory://{tmp_path.name}")) if is_remote else tmp_path
+    schema = pa.schema([("n", pa.int8())])
+    whole = pa.RecordBatch.from_pydict({"n": np.zeros(1 << 17, np.int8)}, schema)
+    (folder / "x").mkdir(parents=True)
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield whole
+        raise KlammError("no more")
+
+    with pytest.raises(KlammError, match="no more"):
+        write_batches(broken(), folder / "x" / "a", schema)
+    write_batches([whole], folder / "x" / "b", schema)
+    write_batches([], folder / "x" / "c", schema)
+    assert [path.name for path in (folder / "x").iterdir()] == ["b"]
+    with (folder / "x" / "b").open("rb") as file:
+        assert pq.read_table(file).num_rows == 1 << 17
