@@ -93,8 +93,10 @@ def test_what_does_not_exist_is_named(disk: Disk, tmp_path: Path) -> None:
 
 def test_a_lock_is_held_once(disk: Disk, tmp_path: Path) -> None:
     unlock = disk.lock(tmp_path / ".lock")
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(BlockingIOError):
         disk.lock(tmp_path / ".lock")
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
     unlock()
     disk.lock(tmp_path / ".lock")()
 

@@ -145,6 +145,15 @@ def test_what_was_synced_survives_a_failed_sync(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=BROKEN):
             disk.sync(path)
         assert disk.read_at(path, 0, 20) == data
+        disk.write_at(path, 30, b"u" * 10)
+        disk.heal(tmp_path)
+        disk.sync(path)
+        data = disk.read_at(path, 0, 40)
+        disk.arm(path, DiskFault(FaultKind.FSYNC, times=1))
+        disk.write_at(path, 40, b"v" * 10)
+        with pytest.raises(OSError, match=BROKEN):
+            disk.sync(path)
+        assert disk.read_at(path, 0, 40) == data
 
 
 @pytest.mark.parametrize("kind", list(FaultKind))
