@@ -15,6 +15,7 @@ from klamm.brokers.clients.batches import Counted
 from klamm.brokers.clients.config import ProducerConfig
 from klamm.brokers.clients.producer import Producer
 from klamm.brokers.clients.ranges import Acknowledged
+from klamm.brokers.logs.records import Record
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
@@ -139,6 +140,18 @@ def test_what_waits_expires_in_order_and_what_is_sent_is_in_doubt() -> None:
     ]
 
 
+def test_keys_and_values_without_an_outcome_are_counted_in_bytes() -> None:
+    producing = Producing(max_in_flight_requests_per_connection=1)
+    producing.producer.send(T0, (Record(0, b"key", b"value"), Record(0, None, b"v")), 0.0)
+    (asked,) = producing.due(0.0)
+    producing.producer.send(T0, (Record(0, b"k", None),), 0.0)
+    producing.producer.send(T0, Counted(5, 50), 0.0)
+    assert producing.due(0.0) == []
+    assert sorted(producing.producer.undecided_batch_sizes()) == [0, 1, 9]
+    producing.answer(asked, Errors.NONE, 0)
+    assert sorted(producing.producer.undecided_batch_sizes()) == [0, 1]
+
+
 def test_what_was_sent_is_in_doubt_when_the_producer_is_closed() -> None:
     producing = Producing()
     producing.send(1)
@@ -183,3 +196,8 @@ def test_the_id_is_asked_for_again_after_the_backoff() -> None:
     assert isinstance(message.body, ProduceRequest)
     produced = message.body.partitions[T0]
     assert (produced.producer_id, produced.producer_epoch, produced.base_sequence) == (7, 3, 0)
+    producing.answer(message, Errors.UNKNOWN_PRODUCER_ID, now_ms=100.0)
+    assert producing.outcome() == "undecided UNKNOWN_PRODUCER_ID"
+    assert producing.due(199.0) == []
+    (again,) = producing.due(200.0)
+    assert again.body.partitions == {T0: produced._replace(producer_epoch=4)}
