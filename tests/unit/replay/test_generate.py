@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow, Kind
 from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.replay.generate import tiling
 from klamm.replay.generate.generate import TRUTH, Truth, generate
+from klamm.replay.generate.history import GeneratedHistory
 from klamm.replay.generate.kafka_log_writer import parse_assignment
 from klamm.replay.generate.options import (
     CANNOT_HOLD,
@@ -458,3 +461,16 @@ def test_planted_are_named_with_their_counts() -> None:
     assert parse_planted("illegal=5,late-write=1") == {Planted.ILLEGAL: 5, Planted.LATE_WRITE: 1}
     with pytest.raises(UsageError, match=r"expected KIND=N, not gap, gap=x$"):
         parse_planted("gap,illegal=1,gap=x")
+
+
+def test_rows_are_made_in_blocks_of_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(GeneratedHistory(QUIET).blocks())
+    monkeypatch.setattr(tiling, "BLOCK_ROWS", 40)
+    blocks = list(GeneratedHistory(QUIET).blocks())
+    counts = [block.count for block in blocks]
+    assert max(counts) == 40 and len(counts) > len(whole)
+    for name in ("t_ms", "seq", "event_id", "p", "leader_epoch"):
+        parts, expected = (
+            np.concatenate([block.columns[name] for block in some]) for some in (blocks, whole)
+        )
+        assert np.array_equal(parts, expected), name
