@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from klamm.replay.sources.zookeeper_changes import ClusterChange, changes_of
-from klamm.replay.sources.zookeeper_rows import changes_in_snapshot
+from klamm.replay.sources.zookeeper_rows import (
+    ZooKeeperFile,
+    change_batches,
+    changes_in_snapshot,
+)
 from klamm.zk.snapshot_file import SnapshotEntry, SnapshotNode
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
@@ -292,3 +298,23 @@ def test_a_controller_of_another_multi_than_the_epochs_is_not_paired() -> None:
         ]
     )
     assert [at.change.kind for at in found] == ["controller_created", "epoch_written"]
+
+
+@pytest.mark.parametrize(
+    ("before", "zxids"), [(-1, [8, 9, 10]), (8, []), (9, [8]), (10, [8, 9]), (11, [8, 9, 10])]
+)
+def test_what_the_logs_contain_is_not_read_from_a_snapshot(
+    before: int, zxids: list[int], tmp_path: Path
+) -> None:
+    """A snapshot that a running server writes has later changes too."""
+    data = b"ZKSN" + struct.pack(">iqii", 2, 0, 0, 0)
+    for zxid in (8, 9, 10):
+        path = f"/brokers/topics/t/partitions/{zxid}/state".encode()
+        data += struct.pack(">i", len(path)) + path + struct.pack(">i", len(STATE)) + STATE
+        data += struct.pack(">qqqqqiiiqq", 0, zxid, zxid, 0, 0, 0, 0, 0, 0, 0)
+    data += struct.pack(">i", 1) + b"/"
+    file = tmp_path / "snapshot.8"
+    file.write_bytes(data + struct.pack(">qi", zlib.adler32(data), 1) + b"/")
+    read = ZooKeeperFile(0, file, is_snapshot=True, before=before)
+    rows = [row for batch in change_batches("r", read) for row in batch.to_pylist()]
+    assert [(row["zxid"], row["partition"]) for row in rows] == [(n, n) for n in zxids]
