@@ -15,7 +15,7 @@ import msgspec
 from klamm.cluster.errors import UsageError
 from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_text import data_of, is_ephemeral, is_unreadable
-from klamm.zk.request_size import MAX_TRANSACTION_BYTES, op_size
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
 from klamm.zk.store import Create
 from klamm.zk.znode_client import parent_path
 
@@ -103,7 +103,7 @@ def _missing_above(path: str, creates: dict[str, Create]) -> list[str]:
 
 def _create(path: str, data: bytes | None) -> Create:
     op = Create(path, data)
-    if op_size(op) > MAX_TRANSACTION_BYTES:
+    if transaction_size([op]) > MAX_TRANSACTION_BYTES:
         raise UsageError(
             f"{path} has {len(data or b'')} bytes, which exceeds ZooKeeper's maximum request size"
         )

@@ -27,7 +27,7 @@ from klamm.zk.dump_load import (
 from klamm.zk.dump_text import data_of
 from klamm.zk.load_plan import LOADING_PATH, LoadPlan, plan_load
 from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
-from klamm.zk.request_size import MAX_TRANSACTION_BYTES
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
 from klamm.zk.store import (
     Create,
     Delete,
@@ -227,6 +227,14 @@ def test_what_cannot_be_written_is_said_before_anything_is(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         plan_load(znodes)
+
+
+def test_the_largest_znode_that_fits_into_a_transaction_is_loaded() -> None:
+    size = MAX_TRANSACTION_BYTES - transaction_size([Create("/big", b"")])
+    largest, larger = ([DumpedZNode("/big", data="x" * n)] for n in (size, size + 1))
+    assert load(new_store(), plan_load(largest)).written == 1
+    with pytest.raises(UsageError, match=f"/big has {size + 1} bytes, which exceeds"):
+        plan_load(larger)
 
 
 def test_a_place_that_is_not_empty_is_left_as_it_is() -> None:
