@@ -196,6 +196,22 @@ def test_records_produced_meanwhile_take_time_and_delay_no_replica() -> None:
     assert seen_isrs <= {(0, 1), (0, 1, 2), (0, 2)}, seen_isrs
 
 
+def test_a_copy_that_has_arrived_holds_nothing_back() -> None:
+    """The copy took 20 s, in which a follower of Kafka would have fetched 2,000 times."""
+    world = limited((0, 1), size_bytes=2 * GB)
+    reassign(world, {T0: (0, 2)})
+    batch = ProduceRequest(1, 30_000, {T0: CountedBatch(1_000, MB)})
+    while 2 not in isr(world, T0):
+        world.transport.send(Message(CLIENT, Address("broker", 0), 1, batch))
+        world.run_for(100)
+        ((end, high_watermark),) = (
+            (log.log_end_offset, high_watermark)
+            for tp, log, high_watermark in replicas_of(world, 0)
+            if tp == T0
+        )
+        assert end - high_watermark <= 1_000
+
+
 def test_hours_of_copying_are_a_handful_of_messages() -> None:
     world = limited(*[(0, 1)] * 10, size_bytes=TB)
     sent: list[Message] = []
