@@ -75,6 +75,7 @@ def test_a_page_shows_how_an_isr_came_to_violate_an_invariant() -> None:
     after = drawn[drawn.index(written) + 1 : -1]
     assert all(text.startswith("queued: ") for _, _, text in after)
     assert ("broker 1", "controller 3", "AlterIsr t-0 ISR 1,2") in drawn
+    assert ("controller 0", "broker 1", "AlterIsr: t-0 ISR 1") in drawn
     assert ("ZooKeeper", "controller 3", "ControllerChange (epoch 2)") in drawn
     ended = "session of broker 0 ended: delete /brokers/ids/0; delete /controller"
     assert ("ZooKeeper", "", ended) in drawn
