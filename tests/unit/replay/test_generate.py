@@ -27,8 +27,10 @@ from klamm.replay.generate.options import (
     Planted,
     parse_planted,
 )
+from klamm.replay.generate.tiling import topic_name
 from klamm.statemachines import partition_state, replica_state
 from klamm.statemachines.reassignment import reassignment_id
+from klamm.zk.txn_log import Txn, TxnType, read_txn_log
 
 LEGAL = {
     (source.value, target.value)
@@ -461,6 +463,28 @@ def test_planted_are_named_with_their_counts() -> None:
     assert parse_planted("illegal=5,late-write=1") == {Planted.ILLEGAL: 5, Planted.LATE_WRITE: 1}
     with pytest.raises(UsageError, match=r"expected KIND=N, not gap, gap=x$"):
         parse_planted("gap,illegal=1,gap=x")
+
+
+def test_versions_of_generated_znodes_count_their_writes(tmp_path: Path) -> None:
+    generate(QUIET, Format.ZOOKEEPER, tmp_path / "logs")
+    versions: dict[str, int] = {}
+    written: set[str] = set()
+    for path in sorted(tmp_path.rglob("log.*"), key=lambda path: int(path.suffix[1:], 16)):
+        for txn in read_txn_log(path):
+            assert isinstance(txn, Txn)
+            for op in txn.ops:
+                if op.type is TxnType.CREATE:
+                    assert op.path not in versions
+                    versions[op.path] = 0
+                elif op.type is TxnType.DELETE:
+                    del versions[op.path]
+                elif op.type is TxnType.SET_DATA:
+                    versions[op.path] += 1
+                    assert op.version == versions[op.path], op.path
+                    written.add(op.path.rpartition("/")[2])
+                elif op.type is TxnType.CHECK:
+                    assert op.version == versions[op.path] + 1
+    assert written >= {"controller_epoch", "state", topic_name(0)}
 
 
 def test_rows_are_made_in_blocks_of_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
