@@ -51,6 +51,12 @@ def test_an_unwritable_directory_is_reported_with_the_given_name(
             "hdfs://127.0.0.1:1/events is not accessible: [Errno 111] Connection refused",
             "the URL needs the namenode's host and port, or HADOOP_CONF_DIR a core-site.xml",
         ),
+        (
+            "hdfs://:9000/events",
+            1,
+            "hdfs://:9000/events is not accessible: No fs.defaultFS setting found",
+            "the URL needs the namenode's host and port, or HADOOP_CONF_DIR a core-site.xml",
+        ),
     ],
 )
 def test_a_url_that_cannot_be_opened_is_refused_at_once(
