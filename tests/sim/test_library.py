@@ -270,6 +270,8 @@ def test_actions_take_named_arguments_and_run_returns_the_output_of_a_tool() -> 
     with klamm.SimulatedCluster() as cluster:
         cluster.create_topic("t")
         cluster.cut(from_=0, to=[1, 2], only="records")
+        cluster.act("fail_disk", broker=2, kind="eio", log_dir=None, after_bytes=None)
+        cluster.act("heal_all", broker=None)
         cluster.skew_clock(broker=1, ms=500)
         cluster.skew_clock(broker=2, ms=0)
         # The skew is a fault of a clock, not of the network.
