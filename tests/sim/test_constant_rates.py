@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from klamm.brokers.constant_rate import producer, replica_rates
+from klamm.brokers.constant_rate.producer import Rate
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.client_requests import DeleteRecordsRequest, MetadataRequest
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RevokeRates
@@ -34,11 +35,12 @@ from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated_workload import begin_workload
 from klamm.runtime.transport import MAX_DELAY_MS
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 from tests.sim.faults import cut_off, degraded
 from tests.sim.snapshots import Snapshot, fingerprint
-from tests.sim.worlds import create_topic
+from tests.sim.worlds import create_topic, replicas_of, three_brokers
 
 CLIENT = Address("client", 9)
 
@@ -326,16 +328,25 @@ def test_a_follower_that_is_held_follows_no_schedule(cluster: GrowingCluster) ->
     cluster.heal()
 
 
-def test_what_grows_by_a_schedule_is_flushed_when_flush_ms_is_over() -> None:
+@pytest.mark.parametrize("replicas", [(0,), (0, 1, 2)])
+def test_what_grows_by_a_schedule_is_flushed_when_flush_ms_is_over(
+    replicas: tuple[int, ...],
+) -> None:
     config = {"log.flush.interval.ms": "1000", "log.flush.scheduler.interval.ms": "1000"}
-    cluster = GrowingCluster(config=config)
-    cluster.world.run_for(2_000)
+    world = three_brokers(config=config)
+    create_topic(world, "t", {0: replicas})
+    world.run_for(1_000)
+    workload = begin_workload(world, {T[0]: Rate(50.0)})
+    world.run_for(2_000)
     for _ in range(3):
-        cluster.world.run_for(10_000)
-        log = hosted(cluster, 0).log
-        assert log is not None
-        flushed_s = log.recovery_point / 50
-        assert cluster.producer.produced(T[0], cluster.now_ms) / 50 - flushed_s < 2.1
+        world.run_for(10_000)
+        produced = workload.produced(T[0], world.clock.monotonic_ms())
+        flushed = {
+            broker_id: log.recovery_point
+            for broker_id in replicas
+            for _, log, _ in replicas_of(world, broker_id)
+        }
+        assert [produced - n < 2.1 * 50 for n in flushed.values()] == [True] * len(replicas)
 
 
 def test_what_rests_is_packed_at_the_check_of_retention_and_what_grows_is_not(
