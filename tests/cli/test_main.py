@@ -37,6 +37,11 @@ ROOT = Path(__file__).parents[2]
             "hint: klamm pools plan --help lists its options\n",
         ),
         (
+            ["--version=5"],
+            "error: Option '--version' does not take a value.\n"
+            "hint: klamm --help lists its options\n",
+        ),
+        (
             ["zk", "secure"],
             "error: Missing option '--zookeeper'.\n"
             "hint: klamm zk secure --help lists its options\n",
