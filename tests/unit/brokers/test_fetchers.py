@@ -166,6 +166,13 @@ def test_a_newer_epoch_ends_the_backoff(network: Network) -> None:
     assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
 
 
+def test_records_that_arrive_end_the_backoff(network: Network) -> None:
+    follow(network)
+    answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
+    notify(network)
+    assert fetched(network)[1:] == [(1, {T0: 3})]
+
+
 def test_a_dead_leader_is_not_asked_until_it_lives_again(network: Network) -> None:
     follow(network)
     network.request(2, update_metadata(live=(0, 2, 3)))
