@@ -385,6 +385,30 @@ def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None
     cluster.assert_nothing_failed()
 
 
+def test_a_deletion_goes_on_once_a_directory_has_recovered(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    context = cluster.active.context
+    cluster.brokers[1].failed_dirs.add(tp)
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    cluster.admin.propagate_log_dir_event(1)
+    cluster.run()
+    assert context.replicas_on_offline_dirs == {1: {tp}}
+    cluster.brokers[1].failed_dirs.clear()
+    cluster.forget()
+    cluster.admin.propagate_log_dir_event(1)
+    cluster.run()
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == [
+        "t-0 r1 Online>Offline",
+        "t-0 r1 Offline>DeletionStarted",
+        "t-0 r1 DeletionStarted>DeletionSuccessful",
+        "t-0 r1 DeletionSuccessful>NonExistent",
+        "t-0 r2 DeletionSuccessful>NonExistent",
+    ]
+    assert not context.replicas_on_offline_dirs and not context.topics_to_be_deleted
+    cluster.assert_nothing_failed()
+
+
 def test_an_error_of_a_whole_response_is_logged_without_an_epoch(cluster: Cluster) -> None:
     cluster.brokers[1].error = Errors.STALE_CONTROLLER_EPOCH
     cluster.create_topic("t", (1,))
