@@ -361,9 +361,11 @@ def test_a_move_that_elects_no_broker_says_why(
         with pytest.raises(RequestTimedOut, match=r"no broker was elected within 0\.3 s") as moved:
             server.operations.perform(MoveController())
         assert moved.value.hint == why
-        with pytest.raises(KlammError, match="the cluster has no controller to move") as again:
-            server.operations.perform(MoveController())
-        assert again.value.hint == why
+        for _ in range(2):
+            with pytest.raises(KlammError, match="the cluster has no controller to move") as again:
+                server.operations.perform(MoveController())
+            assert again.value.hint == why
+            KafkaZkClient(server.cluster.store).delete("/controller_epoch")
         lines = status_lines(server.status())
         after = lines[lines.index("Controller:  none") + 1]
         assert after.strip().startswith("Topics, partitions and replicas are shown once")
