@@ -66,9 +66,8 @@ class Agenda:
 
     def next_due_ms(self) -> float | None:
         """Return the time at which another actor becomes runnable, in monotonic milliseconds."""
+        self.runnable()
         due = self._due
-        if self._to_recheck or (due and due[0][0] <= self._clock.monotonic_ms()):
-            self.runnable()
         while due and not self._is_expected(due[0]):
             heapq.heappop(due)
         return due[0][0] if due else None
