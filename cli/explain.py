@@ -237,8 +237,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
 
 def _change_lines(change: LinkedEvent) -> Iterator[str]:
     key = change.key
-    controller = f", controller {key.controller} epoch {key.epoch}" if key.epoch else ""
-    yield f"{_clock(change.t_ms)}{controller}"
+    yield f"{_clock(change.t_ms)}, controller {key.controller} epoch {key.epoch}"
     yield "  Why"
     for cause in change.causes:
         yield f"    {_cause_text(cause)}"

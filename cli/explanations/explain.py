@@ -115,7 +115,7 @@ def explain_event(rows: Rows, event_id: int, epoch: int | None = None) -> Explai
     groups = [
         group
         for group in found.groups()
-        if group[0].event_id == event_id and epoch in (None, group[0].epoch)
+        if 0 < group[0].event_id == event_id and epoch in (None, group[0].epoch)
     ]
     if not groups:
         where = "" if epoch is None else f" of controller epoch {epoch}"

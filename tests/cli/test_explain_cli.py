@@ -213,6 +213,15 @@ def test_bad_input_is_one_line(
     assert printed.err.count("\n") <= 2
 
 
+def test_the_start_of_a_run_is_no_event(journal: Path, tmp_path: Path, capsys: Capture) -> None:
+    start = b'{"v":1,"run_id":"r","t_ms":1,"seq":1,"controller":-1,"epoch":0,"kind":"run_start"}\n'
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(start + journal.read_bytes())
+    assert main(["explain", "#0", "--journal", str(path)]) == 1
+    told = "error: the journal has no event 0\nhint: events recorded: 1 to "
+    assert capsys.readouterr().err.startswith(told)
+
+
 def test_a_journal_that_another_program_wrote_again(
     journal: Path, tmp_path: Path, capsys: Capture
 ) -> None:
