@@ -162,9 +162,11 @@ def test_lost_rows_that_are_about_no_partition_end_in_14(
 ) -> None:
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(b"".join(ROW.replace(b'"seq":1', b'"seq":%d' % n) for n in (1, 2, 5)))
-    assert main(["replay", "run", str(journal)]) == 14
+    out = tmp_path / "out"
+    assert main(["replay", "run", str(journal), "--out", str(out)]) == 14
     told = capsys.readouterr().out
     assert "Violations: 2 lost rows." in told and "journal.jsonl:3" in told
+    assert (out / "replay.txt").read_text(encoding="utf-8") in told
 
 
 def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> None:

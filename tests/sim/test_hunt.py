@@ -145,6 +145,14 @@ def test_the_sessions_of_two_zombies_expire_while_they_are_paused() -> None:
     assert waits == {50, 500}
 
 
+def test_drawn_drills_wait_for_events_milliseconds_or_seconds() -> None:
+    drills = "".join(draw_drill(seed, ()) for seed in range(30))
+    waits = set(re.findall(r"  - (?:advance|wait): (.*)", drills))
+    events, milliseconds = {"1", "3", "10", "30", "100"}, {"5ms", "20ms", "100ms", "300ms"}
+    # The last three are the waits after which a drawn drill looks at the cluster.
+    assert waits == events | milliseconds | {"1s", "2s", "4s", "8s", "10s", "40s", "330s"}
+
+
 @pytest.mark.parametrize(("fault", "wait_s"), [("stop", "40"), ("kill", "10")])
 def test_a_shutdown_may_end_before_a_broker_is_started_for_a_comparison(
     fault: str, wait_s: str

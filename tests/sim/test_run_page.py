@@ -178,6 +178,14 @@ def test_texts_are_escaped_and_a_run_that_passes_has_a_page() -> None:
     assert arrows(root)[-1] == ("", "", "passed after 7.007 s")
 
 
+def test_the_page_shows_the_run_with_its_seed() -> None:
+    text = HEAD + "  - {kill: 1}\n"
+    pages = [page_of_text(text, "d.yaml", seed, NO_QUIRKS, "") for seed in (0, 1, 1)]
+    assert "seed 0" in pages[0] and "seed 1" in pages[1]
+    first, second, again = (arrows(read_page(page)) for page in pages)
+    assert first != second == again
+
+
 def test_a_long_run_has_a_small_page_soon() -> None:
     text = HEAD + "  - pause: 1\n  - wait: 10ms\n  - resume: 1\n  - wait: 10ms\n" * 200
     began_s = time.process_time()

@@ -118,6 +118,12 @@ def test_a_malformed_topic_is_not_altered() -> None:
     assert altered.exit_code == 1
 
 
+def test_a_topic_cannot_be_altered_to_no_partitions() -> None:
+    altered = run(cluster()[0], "--alter --topic b --partitions 0")
+    assert altered.exit_code == 1
+    assert "Topic b currently has 1 partitions, 0 would not be an increase." in altered.stdout
+
+
 def test_every_malformed_topic_is_named() -> None:
     server, client = cluster()
     for name in ("bad", "worse", "worst"):

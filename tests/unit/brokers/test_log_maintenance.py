@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from klamm.brokers.config import broker_config
 from klamm.brokers.log_maintenance import LogMaintenance
 from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.records import CountedBatch
@@ -69,3 +72,20 @@ def test_records_that_are_there_at_the_start_are_looked_at_after_an_interval() -
     maintenance.shutdown()
     network, again = started(retention_ms=1_200, store=store)
     assert again.next_due_ms() == network.clock.time_ms + INTERVAL_MS
+
+
+def test_logs_that_were_marked_for_deletion_before_the_start_are_deleted_in_time(
+    tmp_path: Path,
+) -> None:
+    marked = tmp_path / "d0" / f"t-0.{0:032x}-delete"
+    marked.mkdir(parents=True)
+    network = Network()
+    config = broker_config({"log.dirs": "d0", "log.segment.delete.delay.ms": "5000"})
+    store = FileLogStore(tmp_path)
+    maintenance = network.add(1, config, log_store=store).log_maintenance
+    maintenance.startup(MetaProperties("cluster", 1))
+    network.pass_time(4_999)
+    assert marked.exists()
+    network.pass_time(1)
+    assert not marked.exists()
+    maintenance.shutdown()

@@ -68,6 +68,8 @@ def test_clusters_of_one_name_are_distinguished(tmp_path: Path) -> None:
     paths = made(tmp_path, *names)
     assert run_names(paths) == ["east/kafka", "east/kafka", "west/kafka", "west/kafka"]
     assert run_names(paths[:2]) == ["kafka", "kafka"]
+    deeper = made(tmp_path, *(f"{site}/prod/kafka/controller.log" for site in ("east", "west")))
+    assert run_names(deeper) == ["east/prod/kafka", "west/prod/kafka"]
 
 
 RECORD = "[2021-09-01 10:{minute:02}:00,000] INFO [Controller id=1] {text} (kafka.controller)\n"

@@ -149,6 +149,14 @@ def test_after_a_clean_shutdown_only_the_last_segment_can_end_late(tmp_path: Pat
     assert outcome(directory, Known(0, 3, is_clean=True)) == (0, 10, 10, [])
 
 
+def test_without_a_recovery_point_a_clean_log_is_not_searched_for_damage(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    data = bytearray(file(directory, 8).read_bytes())
+    data[-1] ^= 0xFF
+    file(directory, 8).write_bytes(data)
+    assert outcome(directory, Known(0, None, is_clean=True)) == (0, 10, 10, [])
+
+
 def test_a_log_cleaner_may_leave_gaps_between_segments(tmp_path: Path) -> None:
     directory = written(tmp_path, config=COMPACTED)
     os.truncate(file(directory, 4), 3 * ONE)
