@@ -68,6 +68,7 @@ def test_everything_agrees_after_two_losses_where_no_java_is_installed(
     assert lost["killed"] != brokers["controller"] == taken_over["killed"]
     assert taken_over["controller"] not in (lost["killed"], taken_over["killed"])
     assert taken_over["controller_epoch"] == taken_over["previous_controller_epoch"] + 1
+    assert 0 < taken_over["elected_ms"] <= taken_over["ready_ms"]
     assert sorted(healed["restarted"]) == sorted((lost["killed"], taken_over["killed"]))
     assert (checked["brokers"], checked["partitions"], checked["replicas"]) == (6, 21, 63)
     assert (spark["partitions"], spark["replicas"]) == (21, 63)
