@@ -169,7 +169,7 @@ def shrink(text: str, still_fails: Callable[[str], bool], *, needs_recovery: boo
 def _recovery_index(items: Sequence[yaml.Node]) -> int:
     """Return the index of the step that begins the final recovery, or else of the last step."""
     for at in reversed(range(len(items))):
-        if isinstance(items[at], yaml.ScalarNode) and items[at].value == RECOVERY:
+        if items[at].value == RECOVERY:
             return at
     return max(0, len(items) - 1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from klamm.replay.encode import xxhash64
 from klamm.replay.engines import Engine, literal
-from klamm.replay.event_table import EventTable
+from klamm.replay.event_table import EventTable, Manifest
 from klamm.replay.listings import (
     MOST_DRAWN,
     MOST_LISTED,
@@ -122,3 +122,13 @@ def test_codes_become_words_and_an_unknown_hash_a_number(table: EventTable) -> N
 
 def test_a_quote_in_a_literal_is_doubled(duckdb: Engine) -> None:
     assert duckdb.fetch(f"SELECT {literal(chr(39) + 'a')}").rows == [("'a",)]
+
+
+def test_all_hashes_are_looked_up_however_many_there_are(duckdb: Engine) -> None:
+    many = 20_001
+    names = f"(SELECT 'topic' AS domain, n AS code, 't' || n AS name FROM range({many}) AS r(n))"
+    table = EventTable(duckdb, "events", names, "damaged", Manifest(1, []))
+    hashes = [{"topic": code} for code in range(-1, many)]
+    found = in_words({"topics": hashes, "none": []}, table)
+    shown = ["-1", *(f"t{code}" for code in range(many))]
+    assert found == {"topics": tuple({"topic": name} for name in shown), "none": ()}

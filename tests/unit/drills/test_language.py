@@ -373,6 +373,12 @@ def test_a_state_that_no_broker_can_have_is_refused(lines: str, problem: str) ->
         drill_of(lines)
 
 
+def test_the_brokers_of_a_rack_are_those_that_have_it() -> None:
+    parse_drill(f"{RACKS}  - kill: rack a\n  - start: [0, 2]\n", "d.yaml")
+    with pytest.raises(UsageError, match="6:5: broker 1 is already running"):
+        parse_drill(f"{RACKS}  - kill: rack a\n  - start: 1\n", "d.yaml")
+
+
 @pytest.mark.parametrize(
     "lines",
     [
