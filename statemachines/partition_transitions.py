@@ -127,14 +127,13 @@ def topics_without_live_isr(
     For these topics, the config unclean.leader.election.enable decides whether an OfflineElection
     can elect a leader.
     """
-    topics: dict[str, None] = {}
-    for tp in partitions:
-        leadership = context.leaderships.get(tp)
-        if leadership is not None and not context.online_replicas(
-            tp, leadership.leader_and_isr.isr
-        ):
-            topics[tp.topic] = None
-    return list(topics)
+    topics = (
+        tp.topic
+        for tp in partitions
+        if (leadership := context.leaderships.get(tp)) is not None
+        and not context.online_replicas(tp, leadership.leader_and_isr.isr)
+    )
+    return list(dict.fromkeys(topics))
 
 
 def plan_partition_state_changes(

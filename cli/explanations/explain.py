@@ -104,7 +104,7 @@ def explain_event(rows: Rows, event_id: int, epoch: int | None = None) -> Explai
     """Explain the effects of the last event with this number.
 
     If ``epoch`` is given, only events of that controller epoch count. Raises NotFound if the
-    journal has no such event.
+    journal has no such event. 0 is the number in rows that belong to no event, and so of none.
     """
     found = LinkedEvents(
         rows,
