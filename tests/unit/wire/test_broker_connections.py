@@ -126,6 +126,13 @@ def update(correlation_id: int, epoch: int) -> Message:
     )
 
 
+async def exchange(connections: BrokerConnections, delivered: Delivered, request: Message) -> None:
+    """Send a request. The next response is that to it."""
+    connections.send(request)
+    response = Message(request.destination, CONTROLLER, request.correlation_id, DONE)
+    assert await delivered.arrived.get() == response
+
+
 def run(
     answers: Callable[[int], str],
     test: Callable[[ListeningBroker, BrokerConnections, Delivered], Coroutine[Any, Any, None]],
@@ -170,9 +177,7 @@ def test_requests_share_a_connection() -> None:
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
         for number in range(3):
-            connections.send(update(number, 7))
-            answered = await delivered.arrived.get()
-            assert answered == Message(BROKER, CONTROLLER, number, DONE)
+            await exchange(connections, delivered, update(number, 7))
 
     broker = run(lambda _: "responds", test)
     assert broker.received == [(0, 7), (1, 7), (2, 7)]
@@ -187,8 +192,7 @@ def test_a_request_is_sent_again_when_its_connection_is_lost(
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
         for number in (4, 5):
-            connections.send(update(number, 7))
-            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            await exchange(connections, delivered, update(number, 7))
 
     broker = run(lambda number: "responds in pieces" if number in (2, 4) else failure, test)
     assert broker.received == [(4, 7)] * 3 + [(5, 7)] * 2
@@ -221,13 +225,10 @@ def test_a_connection_stays_open_after_a_response_for_longer_than_its_timeout() 
     async def test(
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
-        connections.send(update(1, 7))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 1, DONE)
+        await exchange(connections, delivered, update(1, 7))
         # The timeout of this later request ends after that of the first one would have ended.
-        connections.send(Message(CONTROLLER, other, 2, update(2, 7).body))
-        assert await delivered.arrived.get() == Message(other, CONTROLLER, 2, DONE)
-        connections.send(update(3, 7))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 3, DONE)
+        await exchange(connections, delivered, Message(CONTROLLER, other, 2, update(2, 7).body))
+        await exchange(connections, delivered, update(3, 7))
 
     broker = run(lambda number: "is silent" if number == 1 else "responds", test, timeout_s=0.2)
     assert broker.received == [(1, 7), (2, 7), (2, 7), (3, 7)]
@@ -241,10 +242,8 @@ def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
         body = UpdateMetadataRequest(9, 8, 70, (), brokers, {})
-        connections.send(Message(CONTROLLER, BROKER, 1, body))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 1, DONE)
-        connections.send(update(2, 9))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+        await exchange(connections, delivered, Message(CONTROLLER, BROKER, 1, body))
+        await exchange(connections, delivered, update(2, 9))
 
     broker = run(lambda _: "responds", test)
     assert broker.received == [(1, 8), (2, 9)]
@@ -257,8 +256,7 @@ def test_a_later_request_replaces_one_without_a_response() -> None:
     ) -> None:
         connections.send(update(1, 7))
         await broker.changed.wait()
-        connections.send(update(2, 8))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+        await exchange(connections, delivered, update(2, 8))
         assert delivered.arrived.empty()
 
     broker = run(lambda number: "responds" if number else "is silent", test)
@@ -275,12 +273,10 @@ def test_a_later_request_replaces_one_that_is_to_be_sent_again(
         connections.send(update(1, 7))
         while "will try again" not in caplog.text:
             await asyncio.sleep(0)
-        connections.send(update(2, 8))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+        await exchange(connections, delivered, update(2, 8))
         # When this request is sent again, the first one would have been sent again already.
         other = Address("broker", 2)
-        connections.send(Message(CONTROLLER, other, 3, update(3, 9).body))
-        assert await delivered.arrived.get() == Message(other, CONTROLLER, 3, DONE)
+        await exchange(connections, delivered, Message(CONTROLLER, other, 3, update(3, 9).body))
 
     broker = run(lambda number: "hangs up" if number in (0, 2) else "responds", test)
     assert broker.received == [(1, 7), (2, 8), (3, 9), (3, 9)]
@@ -298,8 +294,7 @@ def test_a_request_to_a_broker_that_is_not_live_any_more_is_dropped() -> None:
         is_live = False
         await dropped.wait()
         is_live = True
-        connections.send(update(2, 7))
-        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+        await exchange(connections, delivered, update(2, 7))
 
     def find(end_point: EndPoint) -> EndPoint | None:
         if not is_live:
@@ -315,8 +310,7 @@ def test_a_connection_that_ends_between_requests_is_opened_again() -> None:
         broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
         for number in range(3):
-            connections.send(update(number, 7))
-            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            await exchange(connections, delivered, update(number, 7))
             serving = broker.connections[number]
             assert serving is not None
             await asyncio.wait([serving])
@@ -330,8 +324,7 @@ def test_a_message_that_is_no_control_request_is_lost() -> None:
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
         for number in (1, 2):
-            connections.send(update(number, 7))
-            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            await exchange(connections, delivered, update(number, 7))
             connections.send(Message(CONTROLLER, BROKER, 9, DONE))
             await asyncio.sleep(0)
 
@@ -349,8 +342,7 @@ def test_a_broker_that_listens_elsewhere_gets_the_next_request_there() -> None:
         await delivered.arrived.get()
         async with await asyncio.start_server(moved.serve, "127.0.0.1", 0) as server:
             ports.append(server.sockets[0].getsockname()[1])
-            connections.send(update(2, 7))
-            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+            await exchange(connections, delivered, update(2, 7))
             await connections.close()
             await asyncio.gather(*filter(None, moved.connections))
 
@@ -370,8 +362,7 @@ def test_a_controller_logs_in_again_before_its_login_ends(lifetime: timedelta, l
         _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
     ) -> None:
         for number in (1, 2):
-            connections.send(update(number, 7))
-            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            await exchange(connections, delivered, update(number, 7))
             ended_s = connections.loop.time() + 0.002
             while connections.loop.time() < ended_s:
                 await asyncio.sleep(0)

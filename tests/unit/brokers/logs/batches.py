@@ -96,3 +96,10 @@ def old_message(value: bytes, offset: int = 0) -> bytes:
     covered = struct.pack(">bbqii", 1, 0, NOW_MS, -1, len(value)) + value
     crc = zlib.crc32(covered)
     return struct.pack(">qiI", offset, len(covered) + 4, crc) + covered
+
+
+def spoil(path: Path, at: int, bits: int = 0xFF) -> None:
+    """Invert bits of one byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= bits
+    path.write_bytes(data)

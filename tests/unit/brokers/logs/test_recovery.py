@@ -24,6 +24,7 @@ from tests.unit.brokers.logs.batches import (
     contents,
     old_message,
     open_log,
+    spoil,
     values_from,
     written,
 )
@@ -402,9 +403,3 @@ def test_a_log_start_offset_that_was_not_checkpointed_is_logged_after_a_clean_st
 def damage(path: Path, at: int, value: bytes) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:at] + value + data[at + len(value) :])
-
-
-def spoil(path: Path, at: int, bits: int = 0xFF) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= bits
-    path.write_bytes(data)

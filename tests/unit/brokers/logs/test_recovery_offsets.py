@@ -14,7 +14,7 @@ from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.recovery import Known, RepairKind, cut_files, forget_unflushed
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.brokers.storage.disk import LOCAL_DISK
-from tests.unit.brokers.logs.batches import FOUR_A_SEGMENT, NOW_MS, ONE, contents, written
+from tests.unit.brokers.logs.batches import FOUR_A_SEGMENT, NOW_MS, ONE, contents, spoil, written
 
 SUFFIXES = (".log", ".index", ".timeindex")
 COMPACTED = msgspec.structs.replace(FOUR_A_SEGMENT, cleanup_policy=("compact",))
@@ -143,17 +143,13 @@ def test_what_counts_as_flushed(
 
 def test_after_a_clean_shutdown_only_the_last_segment_can_end_late(tmp_path: Path) -> None:
     directory = written(tmp_path)
-    data = bytearray(file(directory, 0).read_bytes())
-    data[ONE + 65] ^= 0xFF
-    file(directory, 0).write_bytes(data)
+    spoil(file(directory, 0), ONE + 65)
     assert outcome(directory, Known(0, 3, is_clean=True)) == (0, 10, 10, [])
 
 
 def test_without_a_recovery_point_a_clean_log_is_not_searched_for_damage(tmp_path: Path) -> None:
     directory = written(tmp_path)
-    data = bytearray(file(directory, 8).read_bytes())
-    data[-1] ^= 0xFF
-    file(directory, 8).write_bytes(data)
+    spoil(file(directory, 8), -1)
     assert outcome(directory, Known(0, None, is_clean=True)) == (0, 10, 10, [])
 
 
