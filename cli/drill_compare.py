@@ -11,6 +11,7 @@ import typer
 
 from klamm.cli.connect import security_of
 from klamm.cli.drill_world import DRILLS, WORLD_NAMES, check_options, why_left_out
+from klamm.cli.errors import INCONCLUSIVE
 from klamm.cli.options import AsJson, print_json, print_lines
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import waiting
@@ -18,7 +19,7 @@ from klamm.cluster.errors import KlammError
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.version import klamm_version
 from klamm.drills import library
-from klamm.drills.comparison import OF_WORLDS, WorldResult, differences, summary
+from klamm.drills.comparison import OF_WORLDS, WorldResult, differences, summary, worlds_that_ran
 from klamm.drills.kafka.possible import prepare
 from klamm.drills.run import play, verdict_of
 from klamm.drills.values import Drill
@@ -31,7 +32,8 @@ Examples:
   klamm drill compare c1 c11 kafka-10149 --json
 
 \b
-Exit codes: 0 all worlds agree as far as they can run the drills, 1 they differ.
+Exit codes: 0 the worlds that can run the drills agree, 1 they differ, 12 a drill was run by
+fewer than two worlds.
 """
 
 
@@ -69,7 +71,10 @@ def compare(
                 print_lines(summary(drill.name, results[-1]))
     if json:
         print_json([_values(one, of) for one, of in zip(found, results, strict=True)])
-    raise typer.Exit(int(any(map(differences, results))))
+    if any(map(differences, results)):
+        raise typer.Exit(1)
+    if any(len(worlds_that_ran(one)) < 2 for one in results):
+        raise typer.Exit(INCONCLUSIVE)
 
 
 def _result(drill: Drill, worlds: Worlds) -> WorldResult:

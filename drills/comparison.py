@@ -72,9 +72,14 @@ class WorldResult(msgspec.Struct, frozen=True):
         }
 
 
+def worlds_that_ran(results: Mapping[World, WorldResult]) -> dict[World, WorldResult]:
+    """Return the results of the worlds that ran a drill. Two of them can be compared."""
+    return {world: one for world, one in results.items() if one.verdict is not None}
+
+
 def differences(results: Mapping[World, WorldResult]) -> list[str]:
     """Return in which respects the worlds that ran a drill differ, one line each."""
-    ran = {world: one for world, one in results.items() if one.verdict is not None}
+    ran = worlds_that_ran(results)
     found = []
     if len({one.verdict.outcome for one in ran.values() if one.verdict is not None}) > 1:
         found.append("outcome")
@@ -87,10 +92,12 @@ def differences(results: Mapping[World, WorldResult]) -> list[str]:
 
 
 def summary(name: str, results: Mapping[World, WorldResult]) -> Iterator[str]:
-    """Describe the results of one drill: a line for each world, then the differences."""
+    """Describe the results of one drill: a line for each world, then what the comparison found."""
     yield name
     for world, result in results.items():
         yield f"  {world:18}{result}"
     for line in differences(results):
         if line != "outcome":
             yield f"  differs: {line}"
+    if len(worlds_that_ran(results)) < 2:
+        yield "  not compared: fewer than two worlds ran the drill"

@@ -48,15 +48,16 @@ def test_worlds_that_cannot_run_a_drill_say_why(
     mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = tmp_path / "kept"
-    assert main(["drill", "compare", str(mine), "--data-dir", str(kept)]) == 0
-    name, simulation, *kafkas = capsys.readouterr().out.splitlines()
+    assert main(["drill", "compare", str(mine), "--data-dir", str(kept)]) == 12
+    name, simulation, *kafkas, end = capsys.readouterr().out.splitlines()
     assert (name, simulation) == ("mine", "  simulation        passed")
     assert [line.split(maxsplit=1)[0] for line in kafkas] == ["kafka-with-klamm", "kafka"]
     assert all("cannot run: " in line for line in kafkas)
+    assert end == "  not compared: fewer than two worlds ran the drill"
     assert {one.name for one in kept.iterdir() if one.is_dir()} == {"simulation", *KAFKAS}
     assert any((kept / "simulation").rglob("journal.jsonl"))
 
-    assert main(["drill", "compare", str(mine), str(mine), "--json"]) == 0
+    assert main(["drill", "compare", str(mine), str(mine), "--json"]) == 12
     found, again = msgspec.json.decode(capsys.readouterr().out)
     assert found == again
     assert (found["drill"], found["differences"]) == ("mine", [])
@@ -76,6 +77,12 @@ def result(leader: int, outcome: Outcome = Outcome.PASSED, **more: Any) -> World
     ("results", "code", "lines", "different"),
     [
         ([result(0), result(0), result(0)], 0, ["passed"] * 3, []),
+        (
+            [result(0), WorldResult(None, "no"), result(0)],
+            0,
+            ["passed", "cannot run: no", "passed"],
+            [],
+        ),
         (
             [result(0), result(1), WorldResult(None, "no")],
             1,
@@ -128,8 +135,9 @@ def test_the_exit_code_says_whether_worlds_differ(
 def test_one_of_several_drills_that_differs_is_enough(
     mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leaders = iter([0, 1, 1, 0, 0, 0])
-    monkeypatch.setattr(drill_compare, "_result", lambda *_: result(next(leaders)))
+    # The second drill runs in one world only: the first one's difference is worse.
+    found = iter([result(0), result(1), result(1), result(0), *[WorldResult(None, "no")] * 2])
+    monkeypatch.setattr(drill_compare, "_result", lambda *_: next(found))
     assert main(["drill", "compare", str(mine), str(mine)]) == 1
 
 
@@ -140,5 +148,7 @@ def test_a_world_that_fails_is_a_reason_and_not_the_end(
         raise KlammError("no port is free")
 
     monkeypatch.setattr(drill_compare, "play", fail)
-    assert main(["drill", "compare", str(mine)]) == 0
-    assert "  simulation        cannot run: no port is free\n" in capsys.readouterr().out
+    assert main(["drill", "compare", str(mine)]) == 12
+    shown = capsys.readouterr().out.splitlines()
+    assert "  simulation        cannot run: no port is free" in shown
+    assert shown[-1] == "  not compared: fewer than two worlds ran the drill"
