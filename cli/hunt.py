@@ -126,7 +126,7 @@ def hunt(
         minutes = _DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
     run_all = _run_all(jobs, spark, memory_mb)
-    report = _Report(out, faults, reproduced, quiet=json)
+    report = _Report(out, faults, reproduced, overwrite=overwrite, quiet=json)
     report.check_out(() if overwrite else chosen)
     print_no_warnings()
     with ending_signals_raise():
@@ -172,11 +172,15 @@ def _seeds(text: str | None) -> range:
 class _Report:
     """Counts results, shows the counts live, and writes failing drills to files."""
 
-    def __init__(self, out: Path, faults: str | None, quirks: Quirks, *, quiet: bool) -> None:
+    def __init__(
+        self, out: Path, faults: str | None, quirks: Quirks, *, overwrite: bool, quiet: bool
+    ) -> None:
         self.outcomes: list[Outcome] = []
         self._out = out
         self._quirks = quirks
         self._faults = faults
+        # Another hunt may write to the same directory meanwhile.
+        self._mode = "w" if overwrite else "x"
         self._quiet = quiet
         self.is_live = not quiet and sys.stderr.isatty()
         self._began_s = time.monotonic()
@@ -279,7 +283,7 @@ class _Report:
     def _write_files(self, result: SeedResult, found: dict[str, Any]) -> Iterator[str]:
         """Write the files of a violation and add them to ``found``. Yield the lines about them."""
         seed, shrunk = result.seed, result.shrunk
-        text, source = result.drill, self._write(f"hunt-{seed}.yaml", result.drill)
+        text, source = result.drill, self._write(f"hunt-{seed}.yaml", result.drill, self._mode)
         repeat = found["repeat"] = self._command(source, seed)
         if shrunk is not None:
             text, source = shrunk.text, self._write(f"hunt-{seed}-shrunk.yaml", shrunk.text)
@@ -306,11 +310,12 @@ class _Report:
         words = ["klamm", "drill", "run", str(path), "--seed", str(seed)]
         return shlex.join([*words, *quirk_options(self._quirks)])
 
-    def _write(self, name: str, text: str) -> Path:
+    def _write(self, name: str, text: str, mode: str = "w") -> Path:
         path = self._out / name
         try:
             self._out.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            with path.open(mode, encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
             raise _unwritable(path, error) from error
         return path

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from klamm.cli import drill_crash
@@ -29,6 +30,7 @@ HEAD = "drill: d\nabout: x\nalways: all\ncluster: {topics: {t: [[0, 1, 2]]}}\nst
 STEP = "  - stop: 1\n  - wait: 9s\n"
 WHOLE = f"{HEAD}  - wait: 1s\n{STEP}"
 HUNG = SeedResult(9, Outcome.STUCK, ENDS_IN_TIME, "still in step", WHOLE, 1_800_000, 4)
+HUNG_TOO = msgspec.structs.replace(HUNG, seed=10)
 VIOLATED = SeedResult(
     8,
     Outcome.UNSAFE,
@@ -52,7 +54,7 @@ def test_the_seeds_of_a_hunt(text: str | None, first: list[int]) -> None:
 
 
 def report_of(out: Path, faults: str | None = None, quirks: Quirks = C7) -> _Report:
-    return _Report(out, faults, quirks, quiet=True)
+    return _Report(out, faults, quirks, overwrite=False, quiet=True)
 
 
 def test_the_counts_of_a_hunt(tmp_path: Path) -> None:
@@ -75,7 +77,7 @@ def test_the_counts_of_a_hunt(tmp_path: Path) -> None:
 def test_the_worst_result_of_a_hunt_is_its_exit_code(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     assert report.values()["exit_code"] == 0
-    for result in (HUNG, VIOLATED, PASSED, HUNG):
+    for result in (HUNG, VIOLATED, PASSED, HUNG_TOO):
         report.add(result)
     assert report.values()["exit_code"] == 10
     assert [found["outcome"] for found in report.values()["violations"]] == [
@@ -158,7 +160,7 @@ def test_what_the_options_of_a_hunt_mean(
 
 
 def test_a_hunt_ends_with_its_worst_result(hunts: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    hunts([HUNG, VIOLATED, HUNG])
+    hunts([HUNG, VIOLATED, HUNG_TOO])
     assert main(["hunt", "--seeds", "3"]) == 10
     assert "\n  page: hunt/hunt-8.html\n" in capsys.readouterr().out
     hunts([PASSED])
@@ -168,7 +170,7 @@ def test_a_hunt_ends_with_its_worst_result(hunts: Any, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("given", "end"),
     [
-        ([HUNG, VIOLATED, HUNG], ", 1 violation, 2 other failures\n"),
+        ([HUNG, VIOLATED, HUNG_TOO], ", 1 violation, 2 other failures\n"),
         ([HUNG], ", 0 violations, 1 other failure\n"),
     ],
 )
@@ -202,15 +204,38 @@ def test_the_files_of_an_earlier_hunt_are_kept(
     assert capsys.readouterr().err.startswith(refused if code else "")
 
 
+@pytest.mark.parametrize(("words", "codes"), [([], (10, 1)), (["--overwrite"], (10, 10))])
+def test_two_hunts_at_a_time_do_not_mix_the_files_of_a_seed(
+    words: list[str], codes: tuple[int, int], hunts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = msgspec.structs.replace(VIOLATED, drill=f"{WHOLE}  - wait: 2s\n", shrunk=None)
+    found = []
+
+    def results() -> Iterator[SeedResult]:
+        hunts([VIOLATED])
+        found.append(main(["hunt", *words]))
+        yield other
+
+    hunts(results())
+    found.append(main(["hunt", *words]))
+    assert tuple(found) == codes
+    whole = other.drill if words else WHOLE
+    assert Path("hunt/hunt-8.yaml").read_text(encoding="utf-8") == whole
+    out, err = capsys.readouterr()
+    line = "error: hunt/hunt-8.yaml cannot be written: File exists\nhint: choose another directory"
+    assert err.startswith(line) == (not words)
+    assert ("\n  repeat it with: klamm hunt --seeds 8..8\n" in out) == (not words)
+
+
 @pytest.fixture
 def hunts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Let hunts have given results; what they were asked for."""
     monkeypatch.chdir(tmp_path)
 
-    def results(given: list[SeedResult]) -> list[Any]:
+    def results(given: Iterable[SeedResult]) -> list[Any]:
         asked: list[Any] = []
 
-        def hunt(*options: Any) -> list[SeedResult]:
+        def hunt(*options: Any) -> Iterable[SeedResult]:
             asked.append(options)
             return given
 

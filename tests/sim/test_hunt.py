@@ -508,7 +508,7 @@ def test_a_violation_is_printed_although_its_file_cannot_be_written(
     (tmp_path / "hunt-7.yaml").mkdir()
     words = ("hunt", "--seeds", "7..7", "--quirks", "C7", "--no-shrink", "--out", str(tmp_path))
     code, printed, errors = klamm(*words, "--jobs", "1", *more)
-    assert (code, "hunt-7.yaml cannot be written: Is a directory" in errors) == (1, True)
+    assert (code, "hunt-7.yaml cannot be written: File exists" in errors) == (1, True)
     if more:
         (found,) = json.loads(printed)["violations"]
         repeat = found["repeat"]
