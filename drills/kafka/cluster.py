@@ -52,6 +52,7 @@ _SMALL: Final = {
 def controller_ids(broker_ids: Sequence[int]) -> range:
     """Return ids for klamm's controllers, which are brokers, too: each has the next one.
 
+    They are so many that the session of one has expired before its id is used again.
     ``broker_ids``: the brokers of the drill, which have none of them."""
     first = max(_FIRST_CONTROLLER_ID, max(broker_ids) + 1)
     return range(first, first + _MAX_CONTROLLERS)
@@ -200,7 +201,7 @@ class KafkaCluster(LiveHost):
 
     def move_controller(self) -> None:
         """Let another controller of klamm take over, then end the former one."""
-        former, following = self.controllers[-1], len(self.controllers)
+        former, following = self.controllers[-1], len(self.controllers) % len(self._controller_ids)
         controller = self._new_controller(self._controller_ids[following])
         self.controllers.append(controller)
         self._start(controller)

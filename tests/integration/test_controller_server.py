@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from klamm.admin.guard import MARKER_PATH
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
+from klamm.drills.kafka.cluster import KafkaCluster
+from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.server import controller_server
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.controller_server import (
@@ -296,3 +299,28 @@ def test_a_user_without_sasl_is_refused(configure: Configure, root: str) -> None
 def test_the_session_timeout_is_the_controllers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["controller", "run", "--help"]) == 0
     assert "session timeout of this controller" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.slow
+def test_controllers_of_a_drill_take_the_ids_in_turn(
+    chroot: str,
+    root: str,
+    tmp_path: Path,
+    zookeeper_client: KazooClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("klamm.drills.kafka.cluster._MAX_CONTROLLERS", 2)
+    spec = ClusterSpec(broker_ids=(0,), session_timeout_ms=2000)
+    cluster, ids = KafkaCluster(spec, chroot, tmp_path, has_klamm=True), f"{root}/brokers/ids"
+
+    def is_alone(controller_id: int) -> bool:
+        return zookeeper_client.get_children(ids) == [str(controller_id)]
+
+    try:
+        for _ in range(3):
+            cluster.move_controller()
+            controller_ids = [one.controller_id for one in cluster.controllers]
+            wait_until(partial(is_alone, controller_ids[-1]), PATIENCE_S)
+    finally:
+        cluster.close()
+    assert controller_ids == [1000, 1001, 1000, 1001]
