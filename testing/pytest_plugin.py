@@ -32,7 +32,7 @@ _MAX_SEED_DIGITS: Final = 100
 _REPORT: Final[pytest.StashKey[dict[str, list[str]]]] = pytest.StashKey()
 """Lines about each run of a test, for the report if the test fails, keyed by fixture."""
 _CLUSTERS: Final[pytest.StashKey[dict[str, ScriptedCluster]]] = pytest.StashKey()
-"""The running clusters of a test, keyed by fixture."""
+"""The clusters of a test, keyed by fixture. They are kept until its fixtures are torn down."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -157,12 +157,8 @@ def _opened(
     about = [*lines, f"replay: {cluster.replay}", f"journal: {cluster.journal_path}"]
     stash.setdefault(_REPORT, {})[fixture] = about
     with cluster:
-        running = stash.setdefault(_CLUSTERS, {})
-        running[fixture] = cluster
-        try:
-            yield cluster
-        finally:
-            del running[fixture]
+        stash.setdefault(_CLUSTERS, {})[fixture] = cluster
+        yield cluster
 
 
 @pytest.hookimpl(wrapper=True)
@@ -174,15 +170,18 @@ def pytest_runtest_makereport(
     if failed_drill is not None:
         failed_drill.replay = shlex.join(["pytest", item.nodeid])
     report = yield
+    clusters = item.stash.get(_CLUSTERS, {})
+    if call.when == "teardown":
+        item.stash[_CLUSTERS] = {}  # A run has many tests.
     if failed_drill is not None:
         page = _write_page(item, failed_drill.page_text)
         report.sections.append(("klamm", f"replay: {failed_drill.replay}\npage: {page}"))
         return report
     for fixture, lines in item.stash.get(_REPORT, {}).items() if report.failed else ():
-        cluster = item.stash.get(_CLUSTERS, {}).get(fixture)
+        cluster = clusters.get(fixture)
         if cluster is not None and call.excinfo is not None:
             shown = cluster.page(f"{item.nodeid} failed", call.excinfo.value)
-            lines = [*lines, f"page: {_write_page(item, shown, fixture)}"]
+            lines = [*lines, f"page: {_write_page(item, shown, f'{call.when} {fixture}')}"]
         report.sections.append(("klamm", "\n".join(lines)))
     return report
 
@@ -196,13 +195,13 @@ def _failed_drill(call: pytest.CallInfo[object]) -> DrillError | None:
     return error if isinstance(error, module.DrillError) else None
 
 
-def _write_page(item: pytest.Item, page: str, fixture: str = "") -> Path:
-    """Write the page of a failed test where the next failure of the test replaces it."""
+def _write_page(item: pytest.Item, page: str, part: str = "") -> Path:
+    """Write the page of a failed test where the next failure of this part of it replaces it."""
     cache = getattr(item.config, "cache", None)  # None with -p no:cacheprovider
     folder = Path(tempfile.mkdtemp(prefix="klamm-")) if cache is None else cache.mkdir("klamm")
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", item.nodeid)[-200:]
-    # Different tests, and the clusters of one test, can have the same name.
-    number = zlib.crc32(ascii((item.nodeid, fixture)).encode())
+    # Different tests, and the clusters and phases of one test, can have the same name.
+    number = zlib.crc32(ascii((item.nodeid, part)).encode())
     path: Path = folder / f"{name}-{number:08x}.html"
     path.write_text(page, encoding="utf-8")
     return path

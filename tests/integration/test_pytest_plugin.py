@@ -171,6 +171,45 @@ def test_the_reports_of_both_clusters_of_a_test_and_of_similar_names_have_differ
     assert worlds == [True, False, True]
 
 
+@pytest.mark.parametrize(
+    "fixture", ["klamm_simulation", pytest.param("klamm_cluster", marks=pytest.mark.slow)]
+)
+def test_a_failure_in_the_teardown_of_a_fixture_has_its_own_page(
+    fixture: str, project: pytest.Pytester, chroot: str
+) -> None:
+    project.makepyfile(
+        test_teardown=f"""
+        import gc
+        import pytest
+        from klamm.testing.cluster import ScriptedCluster
+
+        @pytest.fixture(scope="session")
+        def klamm_zookeeper():
+            return "{chroot}"
+
+        @pytest.fixture
+        def checked({fixture}):
+            yield {fixture}
+            {fixture}.pause(2)
+            raise RuntimeError("not clean")
+
+        def test_fails(checked):
+            checked.pause(1)
+            raise RuntimeError("not right")
+
+        def test_nothing_is_kept_of_an_earlier_test():
+            gc.collect()
+            assert not [one for one in gc.get_objects() if isinstance(one, ScriptedCluster)]
+        """
+    )
+    done = run(project, "test_teardown.py")
+    done.assert_outcomes(passed=1, failed=1, errors=1)
+    pages = [line.removeprefix("page: ") for line in done.outlines if line.startswith("page: ")]
+    teardown, test = (Path(page).read_text(encoding="utf-8") for page in pages)
+    assert "<dd>RuntimeError: not clean</dd>" in teardown and ">pause: 2<" in teardown
+    assert "<dd>RuntimeError: not right</dd>" in test and ">pause: 2<" not in test
+
+
 @pytest.mark.slow
 def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
     run(project, "test_real.py").assert_outcomes(passed=1)
