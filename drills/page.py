@@ -48,7 +48,6 @@ _MOST_MARKS: Final = 2_000
 _MOST_SPANS: Final = 100
 _MOST_PARTITIONS: Final = 20
 _MOST_BROKERS: Final = 16
-_MOST_NAME: Final = 44
 _IDLE_SHARE: Final = 0.25
 _IDLE_MS: Final = 1_000
 _LEAST_MS: Final = 10
@@ -230,7 +229,7 @@ class _View:
     def _steps(self) -> Iterator[Span]:
         for begun in self._trace.steps:
             at_ms = int(begun.at_ms)
-            yield Span(at_ms, at_ms, _shortened(begun.step.name))
+            yield Span(at_ms, at_ms, begun.step.name)
 
     def _broker(self, broker_id: int) -> list[Span]:
         states = list(self._trace.states[broker_id])
@@ -244,7 +243,7 @@ class _View:
     def _faults(self, name: str, broker_id: int | None) -> list[Lane]:
         """Return a lane with the faults that concern a broker, or no broker; none without them."""
         spans = [
-            Span(int(period.begin_ms), int(period.end_ms), _shortened(text), Tone.WARNING)
+            Span(int(period.begin_ms), int(period.end_ms), text, Tone.WARNING)
             for period in self._trace.faults.until(self._end_ms)
             for broker_ids, text in (period.fault,)
             if broker_id in (broker_ids or (None,))
@@ -328,10 +327,6 @@ class _View:
         if self._head.tone is Tone.BAD:
             at_ms = min(int(self._head.at_ms), self._axis_end_ms)
             yield Marker(at_ms, "failure", self._head.verdict, Tone.BAD)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"
 
 
 def _until(changes: Iterable[Leadership], end_ms: int) -> Iterator[tuple[Leadership, int]]:

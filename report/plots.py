@@ -64,6 +64,7 @@ _TICK: Final = 10.0
 _LIFE_ROW: Final = 44.0
 _LANE_ROW: Final = 26.0
 _LABEL_ROW: Final = 15.0
+_MOST_OF_A_LABEL: Final = 44
 _BOX_MARGIN: Final = 3.0
 _LIFE_ROWS: Final = ("leader (broker)", "ISR (replicas)", "state")
 
@@ -268,7 +269,7 @@ def _lanes(plot: Lanes, frame: Frame) -> dict[str, Any]:
     """Return the boxes of each lane, with a label in each box that has room for it.
 
     Boxes that would be too narrow to see are widened to two units. In a labelled lane each label
-    begins with its box, or, if the plot has no room for it there, before it.
+    begins with its box, or, if the plot has no room for it there, before it; a long one is cut.
     """
     text_of = elapsed_text if frame.is_elapsed else time_text
     top = 0.0
@@ -297,12 +298,15 @@ def _span_of_lane(
     period = text_of(span.begin_ms)
     if span.end_ms > span.begin_ms:
         period += f" to {text_of(span.end_ms)}"
+    label = span.text
+    if lane.is_labelled and len(label) > _MOST_OF_A_LABEL:
+        label = f"{label[: _MOST_OF_A_LABEL - 1]}…"
     return {
         "begin": begin,
         "end": end,
         "width": max(end - begin, 2.0),
         "tone": span.tone,
-        "label": span.text,
+        "label": label,
         "row_top": 0.0,
         "length": None,
         "is_before": False,

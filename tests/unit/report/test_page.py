@@ -217,6 +217,18 @@ def test_every_label_of_a_lane_is_shown_beside_its_moment_and_covers_no_other() 
     assert len({y for y, _, _ in taken[:36]}) == 9, "labels that fit share a row"
 
 
+def test_a_long_name_and_a_long_label_are_cut_and_their_titles_are_not() -> None:
+    name, text = "n" * 249, "t" * 249
+    lanes = [Lane(name, [Span(BEGIN, BEGIN, text)], is_labelled=True)]
+    root = drawn(Lanes("l", lanes, BEGIN, BEGIN + 1_000))
+    assert (root.only("text", "name").text, root.only("text", "label").text) == (
+        f"{name[:21]}…",
+        f"{text[:43]}…",
+    )
+    titles = [title.text for title in root.only("svg", "plot").all("title")]
+    assert titles == ["l", name, f"{name}: {text}, 2021-09-01 10:00:00.000"]
+
+
 def test_a_lifeline_shows_the_state_at_each_arrow_and_at_a_change_the_new_one() -> None:
     states = [Span(5, 10, "alive"), Span(10, 20, "dead", Tone.BAD), Span(40, 60, "alive")]
     arrows = [Arrow(t_ms, f"at {t_ms}", ("broker 1",)) for t_ms in (0, 5, 9, 10, 20, 30, 40)]
