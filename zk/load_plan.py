@@ -16,7 +16,7 @@ from klamm.cluster.errors import UsageError
 from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_text import data_of, is_ephemeral, is_unreadable
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
-from klamm.zk.store import Create
+from klamm.zk.store import Create, SetData
 from klamm.zk.znode_client import parent_path
 
 LOADING_PATH: Final = "/klamm-loading"
@@ -59,7 +59,9 @@ def plan_load(znodes: Sequence[DumpedZNode], without: frozenset[str] = frozenset
     for znode in sorted(znodes, key=lambda znode: znode.path.split("/")):
         path = znode.path
         if path == "/":
-            root = msgspec.UNSET if is_unreadable(znode) else data_of(znode)
+            if not is_unreadable(znode):
+                root = data_of(znode)
+                _check_size(SetData("/", root))
         elif f"{path}/".startswith(f"{ZOOKEEPERS_OWN}/") or path in without:
             continue
         elif path == LOADING_PATH:
@@ -72,7 +74,8 @@ def plan_load(znodes: Sequence[DumpedZNode], without: frozenset[str] = frozenset
             for missing in _missing_above(path, creates):
                 added.append(missing)
                 creates[missing] = Create(missing, None)
-            creates[path] = _create(path, data_of(znode))
+            creates[path] = Create(path, data_of(znode))
+            _check_size(creates[path])
     for path in ephemeral:
         if path in added:
             raise UsageError(f"the dump has znodes below {path}, which is ephemeral")
@@ -101,13 +104,12 @@ def _missing_above(path: str, creates: dict[str, Create]) -> list[str]:
     return missing[::-1]
 
 
-def _create(path: str, data: bytes | None) -> Create:
-    op = Create(path, data)
+def _check_size(op: Create | SetData) -> None:
     if transaction_size([op]) > MAX_TRANSACTION_BYTES:
+        size = len(op.data or b"")
         raise UsageError(
-            f"{path} has {len(data or b'')} bytes, which exceeds ZooKeeper's maximum request size"
+            f"{op.path} has {size} bytes, which exceeds ZooKeeper's maximum request size"
         )
-    return op
 
 
 def _counters(creates: Sequence[Create]) -> tuple[tuple[str, int], ...]:

@@ -229,11 +229,13 @@ def test_what_cannot_be_written_is_said_before_anything_is(
         plan_load(znodes)
 
 
-def test_the_largest_znode_that_fits_into_a_transaction_is_loaded() -> None:
-    size = MAX_TRANSACTION_BYTES - transaction_size([Create("/big", b"")])
-    largest, larger = ([DumpedZNode("/big", data="x" * n)] for n in (size, size + 1))
-    assert load(new_store(), plan_load(largest)).written == 1
-    with pytest.raises(UsageError, match=f"/big has {size + 1} bytes, which exceeds"):
+@pytest.mark.parametrize("op", [Create("/big", b""), SetData("/", b"")])
+def test_the_largest_znode_that_fits_into_a_transaction_is_loaded(op: Create | SetData) -> None:
+    size, store = MAX_TRANSACTION_BYTES - transaction_size([op]), new_store()
+    largest, larger = ([DumpedZNode(op.path, data="x" * n)] for n in (size, size + 1))
+    load(store, plan_load(largest))
+    assert store.read([GetData(op.path)])[0].data == b"x" * size
+    with pytest.raises(UsageError, match=f"{op.path} has {size + 1} bytes, which exceeds"):
         plan_load(larger)
 
 
