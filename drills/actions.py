@@ -19,9 +19,10 @@ import yaml
 from msgspec import inspect
 
 from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import ElectionType
-from klamm.drills.existence import Mention, Noun, number, option
+from klamm.drills.existence import Mention, Noun, option
 from klamm.drills.reading import DrillReader, is_null
 from klamm.runtime import actions, network_actions
 from klamm.runtime.action_target import Action, BrokerAction, BrokerRef
@@ -218,7 +219,7 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
     topic = option(args, "--topic")
     if name == "topics" and topic is not None and "--if-exists" not in args:
         reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
-    factor = number(args, "--replication-factor")
+    factor = parse_whole_number(option(args, "--replication-factor") or "")
     if "--create" in args and "--if-not-exists" not in args and factor is not None:
         reader.mentions.append(Mention(node, Noun.FACTOR, wanted=factor))
     return (steps.RunTool(name, tuple(args)),)

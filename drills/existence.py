@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from klamm.cluster.configs import BROKER_CONFIGS
-from klamm.cluster.counting import counted
+from klamm.cluster.counting import counted, parse_whole_number
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
@@ -40,7 +40,6 @@ from klamm.zk.znodes import (
 
 _ASSIGNMENT: Final = re.compile(r"[0-9]+([:,][0-9]+)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _TOPIC_ZNODE: Final = re.compile(r"/brokers/topics/([^/]+)(/.*)?")
 
 
@@ -160,8 +159,9 @@ class Existing:
         if topic is None or ("--create" not in args and topic not in self._partitions):
             return
         assignment = option(args, "--replica-assignment")
-        if option(args, "--partitions") is not None:
-            self._add_partitions(topic, number(args, "--partitions"))
+        partitions = option(args, "--partitions")
+        if partitions is not None:
+            self._add_partitions(topic, parse_whole_number(partitions))
         elif assignment is not None:
             self._add_partitions(topic, assignment.count(",") + 1)
         elif "--create" in args:
@@ -396,12 +396,6 @@ def _matches(pattern: str, topic: str) -> bool:
         return re.fullmatch(pattern, topic) is not None
     except (re.error, OverflowError, RecursionError):
         return True
-
-
-def number(args: Sequence[str], name: str) -> int | None:
-    """Return the value of a tool's option, or None if it is missing or no number of 9 digits."""
-    text = option(args, name) or ""
-    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def option(args: Sequence[str], name: str) -> str | None:

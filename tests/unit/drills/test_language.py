@@ -658,6 +658,11 @@ WRONG = {
         "Kafka refuses the replication factor 9: the cluster has 3 brokers",
         "exit_code: 1",
     ),
+    "- run: topics --zookeeper {zk} --create --topic u --replication-factor=2147483647": (
+        "5:10",
+        "Kafka refuses the replication factor 2147483647: the cluster has 3 brokers",
+        "exit_code: 1",
+    ),
     "- {until: {controller_epoch: 0}}": ("5:32", "the controller epoch is never 0", "is 1"),
     "- set_znode: {/nope/x: 1}": (
         "5:17",
