@@ -150,6 +150,9 @@ def _take_over(
     changed = [
         tp for tp, a in assignments.items() if tp not in added and a != context.assignments[tp]
     ]
+    # Only with the quirk empty_reassignment_is_started: the reassignment that removed the replicas
+    # from the context wrote this znode.
+    emptied = [tp for tp in added if tp in context.leaderships]
     for tp, assignment in added.items():
         context.update_partition_full_replica_assignment(tp, assignment)
     if _is_to_be_restored(controller, read, changed):
@@ -161,6 +164,8 @@ def _take_over(
     controller.recorder.occurrence(
         Kind.PARTITIONS_ADDED, topic=topic, detail=f"{len(added)} partitions"
     )
+    if emptied:
+        raise LookupError(f"partition {emptied[0]} had no replicas")
     on_new_partition_creation(controller, list(added))
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 _PATH: Final = ReassignPartitionsZNode.path
-NO_HEAD: Final = "java.util.NoSuchElementException: head of empty list"
+NO_HEAD: Final = "java.lang.IndexOutOfBoundsException: 0 is out of bounds (min 0, max -1)"
 REASSIGN_ELECTION: Final = ReassignElection()
 
 

@@ -67,9 +67,19 @@ def test_kafka_begins_it_and_never_completes_it() -> None:
     assert stored(cluster) == stuck
     assert not cluster.admin.path_exists(ReassignPartitionsZNode.path)
     assert T0 in cluster.active.context.partitions_being_reassigned
+    # The write of the topic znode brings the replicas back, but fails the next event.
+    assert cluster.active.context.assignments == stuck
+    (event,) = cluster.rows(Kind.EVENT_FAILED)
+    assert (event.detail, event.outcome) == (
+        "PartitionModifications(t)",
+        "LookupError: partition t-0 had no replicas",
+    )
+    assert not cluster.rows(Kind.PARTITION_FAILED, Kind.REPLICA_FAILED)
     for _ in range(2):
         (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)
-        assert failed.outcome == "java.util.NoSuchElementException: head of empty list"
+        assert failed.outcome == (
+            "java.lang.IndexOutOfBoundsException: 0 is out of bounds (min 0, max -1)"
+        )
         cluster.forget()
         fail_over(cluster)
         assert stored(cluster) == stuck
