@@ -274,3 +274,9 @@ class InvalidNumber(AdminError):
     """An argument is not a number that Java can parse (NumberFormatException)."""
 
     kafka_class = "java.lang.NumberFormatException"
+
+
+class NoSuchElement(AdminError):
+    """Kafka needs the first replica of a partition that has none (NoSuchElementException)."""
+
+    kafka_class = "java.util.NoSuchElementException"

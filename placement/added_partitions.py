@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from klamm.cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicaAssignment
+from klamm.cluster.errors import (
+    AdminOperationError,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    NoSuchElement,
+)
 from klamm.cluster.types import ReplicaAssignment
 from klamm.placement.assign import Assignment, assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata
@@ -30,7 +35,8 @@ def create_new_partitions_assignment(
     is used, starting at the preferred leader of partition 0.
 
     Raises AdminOperationError (partition 0 is missing, or only some brokers have racks),
-    InvalidPartitions, InvalidReplicationFactor and the errors of check_added_assignment.
+    InvalidPartitions, NoSuchElement (partition 0 has no replicas), InvalidReplicationFactor and the
+    errors of check_added_assignment.
     """
     if 0 not in existing:
         shown = ", ".join(f"{partition} -> {value}" for partition, value in existing.items())
@@ -100,6 +106,6 @@ def number_added_lists(
 
 def _index_of_first_leader(brokers: Sequence[BrokerMetadata], replicas_of_0: Sequence[int]) -> int:
     if not replicas_of_0:
-        return 0
+        raise NoSuchElement("head of empty list")
     at_or_above = (i for i, broker in enumerate(brokers) if broker.id >= replicas_of_0[0])
     return next(at_or_above, 0)

@@ -10,7 +10,7 @@ from klamm.cluster.errors import (
     AdminError,
     AdminOperationError,
     InvalidReplicaAssignment,
-    InvalidReplicationFactor,
+    NoSuchElement,
 )
 from klamm.cluster.types import ReplicaAssignment
 from klamm.placement.added_partitions import (
@@ -151,8 +151,9 @@ def test_refuses_lists_of_another_length_than_partition_0s() -> None:
 
 
 def test_refuses_to_follow_a_partition_without_replicas() -> None:
-    with pytest.raises(InvalidReplicationFactor):
+    with pytest.raises(NoSuchElement, match=r"^head of empty list$") as raised:
         create_new_partitions_assignment("t", {0: ReplicaAssignment(())}, _BROKERS, 2)
+    assert raised.value.kafka_class == "java.util.NoSuchElementException"
 
 
 def test_goes_on_from_the_first_broker_when_all_ids_are_below_the_leaders() -> None:
