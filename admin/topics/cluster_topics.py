@@ -25,9 +25,9 @@ from klamm.admin.topics.service import (
 from klamm.admin.topics.text import DescribeFilter
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import TOPIC_CONFIGS
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import InvalidTopic, UsageError
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.java_maps import copied_order, hash_map_order
 from klamm.cluster.jvm.scala_sets import mutable_order
 from klamm.cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
 
@@ -54,6 +54,8 @@ class ClusterTopics:
             )
         if partitions is not None and partitions < 1:
             raise UsageError("The partitions must be greater than 0")
+        if not topic.name:
+            raise InvalidTopic("The given topic name '' cannot be represented in a request.")
         new = CreatableTopic(
             name=topic.name,
             num_partitions=-1 if partitions is None else partitions,
@@ -95,11 +97,13 @@ class ClusterTopics:
         live = [broker.id for broker in self._admin.live_brokers()]
         shown = DescribeFilter(command.options, live)
         found = {topic.topic: topic for topic in self._admin.describe_topics(topics)}
+        # The client's map of answers is a copy, and the tool's map is made from that.
         asked = hash_map_order([name for name in topics if name in found], capacity=len(topics))
+        answered = copied_order(asked)
         # The tool's map has all configs of a topic, in the order of the broker's map.
         names = dict.fromkeys(chain(TOPIC_CONFIGS, *(topic.configs for topic in found.values())))
         order = hash_map_order(mutable_order(names, string_hash))
-        for name in hash_map_order(asked, capacity=len(topics)):
+        for name in hash_map_order(answered, capacity=len(topics)):
             configs = found[name].configs
             ordered = {config: configs[config] for config in order if config in configs}
             show(msgspec.structs.replace(found[name], configs=ordered), shown, output)

@@ -31,3 +31,11 @@ def hash_map_order(
         return (spread ^ spread >> 16) & (size - 1)
 
     return sorted(names, key=bucket)
+
+
+def copied_order(names: Sequence[str]) -> list[str]:
+    """Return the iteration order of a copy of a HashMap, made by its constructor.
+
+    ``names`` are the keys in the iteration order of the copied map.
+    """
+    return hash_map_order(names, capacity=int(len(names) / _LOAD_FACTOR + 1))

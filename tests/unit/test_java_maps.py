@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.java_maps import copied_order, hash_map_order
 
 
 def test_hash_of_strings() -> None:
@@ -50,3 +50,11 @@ def test_a_map_made_for_a_size() -> None:
         names = hash_map_order(names, capacity=20)
     shown = [int(name.removeprefix("topic-")) for name in names]
     assert shown == [6, 7, 8, 9, 0, 1, 2, 10, 3, 11, 4, 12, 5, 13, 14, 15, 16, 17, 18, 19]
+
+
+def test_a_copy_of_a_map() -> None:
+    # m3 and cf2 are in one bucket of 8, which the copy divides.
+    names = hash_map_order(["a", "a.b", "cf2", "m3", "m4", "m7"], capacity=6)
+    assert names == ["a", "m7", "a.b", "cf2", "m3", "m4"]
+    copied = copied_order(names)
+    assert hash_map_order(copied, capacity=6) == ["a", "m7", "a.b", "m3", "cf2", "m4"]

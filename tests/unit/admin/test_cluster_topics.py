@@ -127,6 +127,24 @@ def test_an_empty_list_is_an_empty_line() -> None:
     assert run(Cluster("b", "a"), "--list").stdout == "a\nb\n"
 
 
+def test_describe_prints_topics_in_the_order_of_a_map_that_was_copied() -> None:
+    described = run(Cluster("a", "a.b", "cf2", "m3", "m4", "m7"), "--describe")
+    topics = [line.split()[1] for line in described.stdout.splitlines() if line[0] == "T"]
+    assert topics == ["a", "m7", "a.b", "m3", "cf2", "m4"]
+
+
+def test_the_client_refuses_an_empty_name() -> None:
+    cluster = Cluster()
+    given = services(memory_server(), cluster)
+    result = run_topic_command(["--bootstrap-server", "k:1", "--create", "--topic", ""], given)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "Error while executing topic command :"
+        " The given topic name '' cannot be represented in a request.\n"
+    )
+    assert not cluster.created
+
+
 def test_describe_prints_in_the_order_of_javas_maps() -> None:
     result = run(Cluster("topic-a", "topic-b", "x", "zebra", "Q"), "--describe")
     shown = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("Topic")]
