@@ -21,7 +21,12 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.controller.events import ElectLeadersReceived, ElectLeadersTimeout
-from klamm.controller.on_leader_election import ElectionTrigger, leader_of, on_replica_election
+from klamm.controller.on_leader_election import (
+    ElectionTrigger,
+    divide,
+    leader_of,
+    on_replica_election,
+)
 from klamm.controller.pending_requests import PendingRequest
 from klamm.statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
 
@@ -95,9 +100,11 @@ def _elect(
         # As in Kafka, those in this broker's metadata, without any that never had a leader.
         known = controller.metadata.leader_of
         asked = tuple(tp for tp in controller.context.all_partitions() if known(tp) is not None)
-    results: _Results = {}
+    divided = divide(controller, dict.fromkeys(asked), election_type.value, ElectionTrigger.ADMIN)
+    results: _Results = dict.fromkeys(divided.unknown, NO_SUCH_PARTITION)
+    results |= dict.fromkeys(divided.being_deleted, _BEING_DELETED)
     electable: list[TopicPartition] = []
-    for tp in dict.fromkeys(asked):
+    for tp in divided.known:
         refused = _refuse(controller, tp, election_type)
         if refused is None:
             electable.append(tp)
@@ -121,16 +128,11 @@ def _refuse(
     controller: KafkaController, tp: TopicPartition, election_type: ElectionType
 ) -> ApiError | None:
     context = controller.context
-    replicas = context.partition_replica_assignment(tp)
-    if not replicas:
-        return NO_SUCH_PARTITION
-    if tp.topic in context.topics_to_be_deleted:
-        return _BEING_DELETED
     leader = leader_of(controller, tp)
     if leader is None:
         return ApiError(_NOT_AVAILABLE[election_type], f"Partition {tp} never had a leader.")
     is_well = (
-        leader == replicas[0]
+        leader == context.partition_replica_assignment(tp)[0]
         if election_type is ElectionType.PREFERRED
         else leader in context.live_broker_ids
     )

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.jvm.scala_sets import SMALL_SET, scala_hash_set, scala_set
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import (
     AutoPreferredReplicaLeaderElection,
@@ -201,32 +202,52 @@ def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicParti
 # Shared
 
 
+class Divided(NamedTuple):
+    """Partitions of a request: those that may get a leader, unknown ones, and deleted ones."""
+
+    known: list[TopicPartition]
+    unknown: list[TopicPartition]
+    being_deleted: list[TopicPartition]
+
+
+def divide(
+    controller: KafkaController,
+    partitions: Collection[TopicPartition],
+    election_type: str,
+    trigger: ElectionTrigger,
+) -> Divided:
+    """Log which partitions of a request do not exist or are being deleted, and divide them."""
+    context, log = controller.context, controller.log
+    divided = Divided([], [], [])
+    skipping = f"Skipping replica leader election ({election_type}) for"
+    for tp in partitions:
+        if not context.partition_replica_assignment(tp):
+            divided.unknown.append(tp)
+            log.info(f"{skipping} partition {tp} by {trigger.value} since it doesn't exist.")
+        elif tp.topic in context.topics_to_be_deleted:
+            divided.being_deleted.append(tp)
+        else:
+            divided.known.append(tp)
+    if divided.being_deleted:
+        # A part of a large set of Scala is a HashSet, however small it is.
+        as_set = scala_set if len(partitions) <= SMALL_SET else scala_hash_set
+        log.warn(
+            f"{skipping} partitions {as_set(divided.being_deleted)} by {trigger.value} since the "
+            "respective topics are being deleted"
+        )
+    return divided
+
+
 def _electable(
-    controller: KafkaController, partitions: Iterable[TopicPartition]
+    controller: KafkaController, partitions: Collection[TopicPartition]
 ) -> list[TopicPartition]:
     """Return the partitions for which a preferred leader election should be attempted.
 
     These are existing partitions that are not being deleted, have had a leader, and are not led by
     the preferred leader.
     """
-    context, log = controller.context, controller.log
-    known: list[TopicPartition] = []
-    deleted: list[TopicPartition] = []
-    for tp in partitions:
-        if not context.partition_replica_assignment(tp):
-            log.info(
-                f"Skipping replica leader election (PREFERRED) for partition {tp} by "
-                f"{ElectionTrigger.ZK.value} since it doesn't exist."
-            )
-        elif tp.topic in context.topics_to_be_deleted:
-            deleted.append(tp)
-        else:
-            known.append(tp)
-    if deleted:
-        log.warn(
-            f"Skipping replica leader election (PREFERRED) for partitions {_names(deleted)} by "
-            f"{ElectionTrigger.ZK.value} since the respective topics are being deleted"
-        )
+    context = controller.context
+    known = divide(controller, partitions, "PREFERRED", ElectionTrigger.ZK).known
     return [
         tp
         for tp in _with_leadership(controller, known)

@@ -10,7 +10,12 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
-from klamm.cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
+from klamm.cluster.requests import (
+    NO_SUCH_PARTITION,
+    ApiError,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from klamm.cluster.types import ElectionType, LeaderAndIsr, TopicPartition
 from klamm.zk.store import Delete, ReadOp, Transaction
 from klamm.zk.znodes import (
@@ -75,8 +80,8 @@ def test_a_znode_asks_for_elections(cluster: Cluster) -> None:
     assert cluster.logged("Skipping", "completed preferred", "Error completing", "still") == [
         "Skipping replica leader election (PREFERRED) for partition none-0 by ZkTriggered since it "
         "doesn't exist.",
-        "Skipping replica leader election (PREFERRED) for partitions w-0 by ZkTriggered since the "
-        "respective topics are being deleted",
+        "Skipping replica leader election (PREFERRED) for partitions HashSet(w-0) by ZkTriggered "
+        "since the respective topics are being deleted",
         "Skipping replica leader election for partition v-0 since it never had a leader",
         "Error completing replica leader election (PREFERRED) for partition t-2: Failed to elect "
         "leader for partition t-2 under strategy PreferredReplicaPartitionLeaderElectionStrategy",
@@ -226,6 +231,32 @@ def test_topics_that_are_deleted_do_not_count(cluster: Cluster) -> None:
     tps = imbalanced(cluster, 3, 1)
     cluster.advance(CHECK_MS + 5_000)
     assert elected(cluster) == {str(tps[2])}
+
+
+@pytest.mark.parametrize("election_type", ElectionType)
+def test_a_client_asks_for_what_cannot_be_elected(
+    cluster: Cluster, election_type: ElectionType
+) -> None:
+    (deleted,) = cluster.create_topic("w", (1, 3))
+    cluster.kill_broker(3)
+    cluster.run()
+    cluster.admin.create_delete_topic_path("w")
+    cluster.run()
+    unknown = TopicPartition("none", 0)
+    cluster.ask(0, ElectLeadersRequest(election_type, (unknown, deleted), 1_000))
+    cluster.run()
+    answer = cluster.answer()
+    assert isinstance(answer, ElectLeadersResponse)
+    assert answer.partitions == {
+        unknown: NO_SUCH_PARTITION,
+        deleted: ApiError(Errors.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"),
+    }
+    skipping = f"Skipping replica leader election ({election_type.value}) for"
+    assert cluster.logged("Skipping replica") == [
+        f"{skipping} partition none-0 by AdminClientTriggered since it doesn't exist.",
+        f"{skipping} partitions Set(w-0) by AdminClientTriggered since the respective topics are "
+        "being deleted",
+    ]
 
 
 def test_a_state_that_is_spoilt_before_the_election_fails_alone(cluster: Cluster) -> None:
