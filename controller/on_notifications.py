@@ -31,6 +31,7 @@ from klamm.zk.znodes import (
     LogDirEventNotificationZNode,
     MalformedZNode,
 )
+from klamm.zk.znodes.json_values import STRING_INDEX
 
 if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
@@ -52,8 +53,20 @@ LOG_DIR_EVENTS: Final = Notifications(
 
 
 def list_notifications(controller: KafkaController, notifications: Notifications) -> list[str]:
-    """Return the sorted names of the parent znode's children, and set a child watch on it."""
-    return controller.zk.get_children(notifications.path, watch=True)
+    """Return the sorted names of the parent znode's children, and set a child watch on it.
+
+    With the quirk malformed_znode_fails_the_event, MalformedZNode is raised for a name that is too
+    short for a notification. Kafka cuts the prefix off without looking for it.
+    """
+    path, prefix = notifications
+    names = controller.zk.get_children(path, watch=True)
+    if controller.quirks.malformed_znode_fails_the_event:
+        begin = len(prefix) - 1
+        for name in names:
+            if len(name) < begin:
+                reason = f"begin {begin}, end {len(name)}, length {len(name)}"
+                raise MalformedZNode(reason, STRING_INDEX).at(f"{path}/{name}")
+    return names
 
 
 def _sequence_numbers(
@@ -62,7 +75,7 @@ def _sequence_numbers(
     """Return the sequence numbers of the notifications among the child znodes ``names``.
 
     Child znodes that are not notifications are quarantined. With the quirk
-    malformed_znode_fails_the_event, they are ignored.
+    malformed_znode_fails_the_event, those whose names are long enough are ignored.
     """
     path, prefix = notifications
     if not controller.quirks.malformed_znode_fails_the_event:

@@ -255,7 +255,7 @@ MALFORMED = {
     "log_dir_event_0000000008": b'{"version":1,"event":1}',
     "log_dir_event_0000000009": b'{"version":1,"broker":"one","event":1}',
     "log_dir_event_0000000010": None,
-    "by hand": b'{"version":1,"broker":1,"event":1}',
+    "written by hand": b'{"version":1,"broker":1,"event":1}',
 }
 UNKNOWN_BROKER = b'{"version":1,"broker":99,"event":1}'
 
@@ -294,7 +294,7 @@ def test_with_quirk_c2_a_malformed_notice_takes_the_others_with_it() -> None:
     valid = {"log_dir_event_0000000011": b'{"version":1,"broker":1,"event":1}'}
     leave_notices(world, {**MALFORMED, **valid})
     world.run_for(5_000)
-    assert notices(world) == ["by hand"]
+    assert notices(world) == ["written by hand"]
     assert asked_again(world, since) == []
     assert [row.kind for row in world.journal.rows[since:]].count(Kind.EVENT_FAILED) == 1
 

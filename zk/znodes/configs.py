@@ -14,6 +14,7 @@ from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_maps import hash_map_order
 from klamm.cluster.jvm.scala_sets import immutable_order
 from klamm.zk.znodes.json_values import (
+    STRING_INDEX,
     MalformedZNode,
     UnparsableJson,
     field,
@@ -163,10 +164,7 @@ def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
         )
     entity_type, slash, entity_name = entity_path.partition("/")
     if not slash:
-        raise MalformedZNode(
-            f"begin 0, end -1, length {len(entity_path)}",
-            "java.lang.StringIndexOutOfBoundsException",
-        )
+        raise MalformedZNode(f"begin 0, end -1, length {len(entity_path)}", STRING_INDEX)
     if entity_type not in CONFIG_TYPES:
         starts = immutable_order([f"'{name}'/" for name in CONFIG_TYPES], string_hash)
         raise illegal_argument(

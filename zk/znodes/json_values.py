@@ -23,6 +23,7 @@ KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"
 ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
 NUMBER_FORMAT: Final = "java.lang.NumberFormatException"
 NULL_POINTER: Final = "java.lang.NullPointerException"
+STRING_INDEX: Final = "java.lang.StringIndexOutOfBoundsException"
 
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1

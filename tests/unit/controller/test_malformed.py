@@ -440,15 +440,43 @@ def test_quirk_c2_ignores_children_that_are_no_notifications() -> None:
     cluster.start(0)
     parents = ("/isr_change_notification", "/log_dir_event_notification")
     for parent in parents:
-        cluster.admin.create(f"{parent}/x")
+        cluster.admin.create(f"{parent}/not_a_notification")
     cluster.admin.propagate_isr_changes([B0])
     cluster.admin.propagate_log_dir_event(7)
     for _ in range(2):
         cluster.run()
-        assert [cluster.admin.get_children(parent) for parent in parents] == [["x"], ["x"]]
+        left = [cluster.admin.get_children(parent) for parent in parents]
+        assert left == [["not_a_notification"]] * 2
         assert not cluster.active.malformed
         cluster.assert_nothing_failed()
         cluster.admin.delete(ControllerZNode.path)
+
+
+@pytest.mark.parametrize(
+    ("parent", "shortest_ignored"),
+    [("/isr_change_notification", 10), ("/log_dir_event_notification", 13)],
+)
+def test_quirk_c2_fails_at_a_name_shorter_than_the_prefix(
+    parent: str, shortest_ignored: int
+) -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
+    cluster.start(0)
+    ignored, short = "x" * shortest_ignored, "x" * (shortest_ignored - 1)
+    cluster.admin.create(f"{parent}/{ignored}")
+    cluster.run()
+    cluster.assert_nothing_failed()
+    cluster.admin.create(f"{parent}/{short}")
+    cluster.run()
+    (failed,) = cluster.rows(Kind.EVENT_FAILED)
+    length = len(short)
+    assert failed.outcome == (
+        f"MalformedZNode: malformed znode {parent}/{short}: "
+        f"begin {shortest_ignored}, end {length}, length {length}"
+    )
+    cluster.admin.propagate_isr_changes([B0])
+    cluster.admin.propagate_log_dir_event(7)
+    cluster.run()
+    assert len(cluster.admin.get_children(parent)) == 3
 
 
 def test_quirk_c2_fails_the_whole_event() -> None:
