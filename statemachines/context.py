@@ -29,10 +29,10 @@ _OFFLINE: Final = PartitionState.OFFLINE
 
 
 def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> ReplicasByBroker:
-    """Convert {partition: broker ids} to {broker id: partitions}, sorted by broker id."""
+    """Convert {partition: broker ids} to {broker id: distinct partitions}, sorted by broker id."""
     found: ReplicasByBroker = {}
     for tp, broker_ids in replicas.items():
-        for broker_id in broker_ids:
+        for broker_id in dict.fromkeys(broker_ids):
             found.setdefault(broker_id, []).append(tp)
     return dict(sorted(found.items()))
 
@@ -489,12 +489,11 @@ class ControllerContext:
     def _index_replicas(
         self, tp: TopicPartition, before: Collection[int], after: Collection[int]
     ) -> None:
-        for broker_id in before:
-            if broker_id not in after:
-                on_broker = self._partitions_by_broker[broker_id]
-                del on_broker[tp]
-                if not on_broker:
-                    del self._partitions_by_broker[broker_id]
+        for broker_id in set(before).difference(after):
+            on_broker = self._partitions_by_broker[broker_id]
+            del on_broker[tp]
+            if not on_broker:
+                del self._partitions_by_broker[broker_id]
         for broker_id in after:
             if broker_id not in before:
                 self._partitions_by_broker.setdefault(broker_id, {})[tp] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     LeaderAndIsrRequest,
@@ -252,6 +253,27 @@ def test_a_reassignment_that_is_added_while_another_is_removed_is_not_lost(
     assert cluster.server.before_op is None
     assert cluster.admin.get_partition_reassignment() == added
     assert cluster.active.context.partitions_being_reassigned == set(added)
+
+
+def test_with_quirk_c2_a_broker_that_a_topic_znode_names_twice_has_one_replica() -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
+    cluster.start(0, 1)
+    cluster.admin.create("/brokers/topics/t", b'{"version":2,"partitions":{"0":[1,1]}}')
+    cluster.run()
+    new = ["t-0 r1 NonExistent>New", "t-0 r1 New>Online"]
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == new
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    assert not cluster.admin.path_exists("/brokers/topics/t")
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == [
+        *new,
+        "t-0 r1 Online>Offline",
+        "t-0 r1 Offline>DeletionStarted",
+        "t-0 r1 DeletionStarted>DeletionSuccessful",
+        "t-0 r1 DeletionSuccessful>NonExistent",
+    ]
+    assert not cluster.rows(Kind.REPLICA_FAILED)
+    cluster.assert_nothing_failed()
 
 
 def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
