@@ -36,6 +36,7 @@ from klamm.admin.reassignments.text import (
 )
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import AdminCommandFailed, InvalidTopic, UnknownTopicOrPartition
 from klamm.cluster.jvm.java_hash import string_hash
@@ -153,7 +154,15 @@ class ClusterReassignment(ReassignmentTool):
     def _alter(
         self, targets: Mapping[TopicPartition, Replicas | None]
     ) -> Mapping[TopicPartition, ApiError]:
-        failures = self._admin.alter_partition_reassignments(dict(targets), REQUEST_TIMEOUT_MS)
+        """Start, override or cancel reassignments. Mirrors alterPartitionReassignments."""
+        refused = {
+            tp: ApiError(Errors.INVALID_TOPIC_EXCEPTION, _invalid_index(tp))
+            for tp in targets
+            if tp.partition < 0
+        }
+        sent = {tp: replicas for tp, replicas in targets.items() if tp not in refused}
+        answered = self._admin.alter_partition_reassignments(sent, REQUEST_TIMEOUT_MS)
+        failures = {**refused, **answered}
         self._output.has_changed |= len(failures) < len(targets)
         return failures
 
@@ -232,8 +241,11 @@ def _check_partitions(partitions: Iterable[TopicPartition]) -> None:
             why = f"The given topic name '{tp.topic}' cannot be represented in a request."
             raise ExecutionException(InvalidTopic(why))
         if tp.partition < 0:
-            why = f"The given partition index {tp.partition} is not valid."
-            raise ExecutionException(InvalidTopic(why))
+            raise ExecutionException(InvalidTopic(_invalid_index(tp)))
+
+
+def _invalid_index(tp: TopicPartition) -> str:
+    return f"The given partition index {tp.partition} is not valid."
 
 
 def _failed(failures: Mapping[TopicPartition, ApiError]) -> str:

@@ -297,6 +297,19 @@ def test_nothing_is_asked_about_a_partition_that_cannot_be(
     assert result.exit_code == 1
 
 
+def test_a_partition_with_a_negative_index_is_refused_alone(tool: Tool) -> None:
+    tool.plan(
+        {"topic": "a", "partition": -1, "replicas": [1, 2]},
+        {"topic": "b", "partition": 0, "replicas": [2, 1]},
+    )
+    result = tool(SERVER, "execute")
+    assert result.stdout.endswith(
+        "\nError reassigning partition(s):\na--1: The given partition index -1 is not valid.\n"
+    )
+    assert result.exit_code == 1
+    assert list(tool.world.cluster.list_partition_reassignments()) == [TopicPartition("b", 0)]
+
+
 def test_a_cancellation_that_is_refused_is_an_error(tool: Tool) -> None:
     tool(SERVER, "execute")
     refused = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS, "it is over")
