@@ -20,7 +20,7 @@ from klamm.admin.configs.effective_configs import BrokerConfigs, topic_entries
 from klamm.admin.failures import InvalidRequest, message_of
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config, Type
+from klamm.cluster.configs import BROKER_CONFIGS, THROTTLED_RATES, TOPIC_CONFIGS, Config, Type
 from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_maps import hash_map_order
@@ -280,10 +280,12 @@ def _resource(asked: Any, broker_id: int, expected: str) -> ConfigResource:
 
 def _entry(entity_type: str, entry: ConfigEntry, *, has_synonyms: bool) -> Values:
     known = _configs(entity_type).get(entry.name)
+    # Kafka's list of dynamic configs lacks the throttled rates.
+    is_dynamic = known is not None and known.dynamic and entry.name not in THROTTLED_RATES
     return {
         "name": entry.name,
         "value": entry.value,
-        "read_only": not (entity_type == TOPICS or (known is not None and known.dynamic)),
+        "read_only": not (entity_type == TOPICS or is_dynamic),
         "config_source": _SOURCES[entry.source],
         "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
         "is_sensitive": False,
