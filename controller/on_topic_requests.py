@@ -132,7 +132,7 @@ def _validate(
             limits.check_request(requested)
             limits.check_cluster(partition_count, _partition_count(controller, topic))
             assignment = _assign(controller, topic)
-            validate_topic_create(name, assignment, topic.overrides, existing)
+            validate_topic_create(name, assignment, topic.overrides, existing, is_request=True)
             check_in_pool(controller.config.pools, name, assignment)
         except AdminError as error:
             results.append(CreatableTopicResult(name, error.code, error.message))

@@ -19,7 +19,13 @@ from klamm.cluster.errors import (
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.jvm.java_integer import parse_java_int
 from klamm.cluster.jvm.java_strings import java_split, java_trim
-from klamm.cluster.jvm.scala_sets import SMALL_SET, duplicates, immutable_order, int_hash
+from klamm.cluster.jvm.scala_sets import (
+    SMALL_SET,
+    duplicates,
+    immutable_order,
+    int_hash,
+    mutable_order,
+)
 from klamm.placement.assign import Assignment, Replicas
 
 
@@ -51,8 +57,12 @@ def parse_replica_assignment(text: str) -> Assignment:
     return assignment
 
 
-def check_new_topic_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
+def check_new_topic_assignment(
+    assignment: Mapping[int, Sequence[int]], *, is_request: bool = False
+) -> None:
     """Check the manual assignment of a new topic, like AdminZkClient.validateTopicCreate.
+
+    ``is_request``: it comes from a CreateTopics request, for which Kafka has mutable collections.
 
     As in Kafka, unknown brokers are accepted, and so are replica lists that are all empty, and
     partition ids such as {-1, 1, 2}: 2.8.2 checks only the sum of the non-negative ids. Raises
@@ -63,7 +73,7 @@ def check_new_topic_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
     for replicas in assignment.values():
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignment(
-                f"Duplicate replica assignment found: {_scala_map_text(assignment)}"
+                f"Duplicate replica assignment found: {_scala_map_text(assignment, is_request)}"
             )
     count = len(assignment)
     if sum(partition for partition in assignment if partition >= 0) != count * (count - 1) // 2:
@@ -129,10 +139,11 @@ def _java_array_text(replicas: Replicas) -> str:
     return f"[I@{array_hash:x}"
 
 
-def _scala_map_text(assignment: Mapping[int, Sequence[int]]) -> str:
-    name = "Map" if len(assignment) <= SMALL_SET else "HashMap"
-    ordered = immutable_order(assignment, int_hash)
-    entries = (f"{partition} -> List({_joined(assignment[partition])})" for partition in ordered)
+def _scala_map_text(assignment: Mapping[int, Sequence[int]], is_mutable: bool) -> str:
+    ordered = (mutable_order if is_mutable else immutable_order)(assignment, int_hash)
+    name = "HashMap" if is_mutable or len(assignment) > SMALL_SET else "Map"
+    seq = "ArrayBuffer" if is_mutable else "List"
+    entries = (f"{partition} -> {seq}({_joined(assignment[partition])})" for partition in ordered)
     return f"{name}({', '.join(entries)})"
 
 

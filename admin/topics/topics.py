@@ -65,11 +65,13 @@ def validate_topic_create(
     assignment: Mapping[int, Sequence[int]],
     configs: Mapping[str, str],
     existing_topics: Collection[str],
+    *,
+    is_request: bool = False,
 ) -> None:
     """Validate a new topic, with Kafka's checks in Kafka's order.
 
-    ``assignment`` is {partition: replicas}. Raises InvalidTopic, TopicExists,
-    InvalidReplicaAssignment, InvalidConfig.
+    ``assignment`` is {partition: replicas}; ``is_request``: of a CreateTopics request. Raises
+    InvalidTopic, TopicExists, InvalidReplicaAssignment, InvalidConfig.
     """
     validate_topic_name(topic)
     check_topic_absent(topic, existing_topics)
@@ -79,7 +81,7 @@ def validate_topic_create(
             raise InvalidTopic(
                 f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}"
             )
-    check_new_topic_assignment(assignment)
+    check_new_topic_assignment(assignment, is_request=is_request)
     validate_topic_configs(configs)
 
 

@@ -52,7 +52,7 @@ def _deletion_without_effect(patch: pytest.MonkeyPatch) -> None:
 
 def _topics_are_created_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(on_topic_requests, "check_topic_absent", lambda *_: None)
-    patch.setattr(on_topic_requests, "validate_topic_create", lambda *_: None)
+    patch.setattr(on_topic_requests, "validate_topic_create", lambda *_, **__: None)
     patch.setattr(on_topic_requests, "_is_ours", lambda *_: True)
 
 

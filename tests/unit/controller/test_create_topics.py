@@ -190,6 +190,9 @@ def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
         Errors.NONE,
         Errors.INVALID_TOPIC_EXCEPTION,
     ]
+    assert results[1].error_message == (
+        "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(1, 1))"
+    )
     assert cluster.admin.get_all_topics_in_cluster() == ["w.x"]
 
 

@@ -101,6 +101,16 @@ def test_refuses_a_new_topics_inconsistent_lists(
         check_new_topic_assignment(assignment)
 
 
+def test_the_lists_of_a_request_are_mutable_in_kafka() -> None:
+    lists = dict.fromkeys(range(3), (1, 2)) | {1: (2, 2)}
+    with pytest.raises(InvalidReplicaAssignment) as raised:
+        check_new_topic_assignment(lists, is_request=True)
+    assert raised.value.message == (
+        "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(1, 2), "
+        "1 -> ArrayBuffer(2, 2), 2 -> ArrayBuffer(1, 2))"
+    )
+
+
 def test_accepts_a_new_topics_consistent_lists() -> None:
     check_new_topic_assignment({1: (2, 1), 0: (1, 2)})
     check_new_topic_assignment({0: ()})
