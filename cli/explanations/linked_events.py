@@ -321,7 +321,7 @@ def _work_of(row: JournalRow) -> str:
     """Return the name of the reassignment or deletion that a row belongs to, or ""."""
     if row.reassignment_id is not None:
         return f"the reassignment {row.reassignment_id}"
-    is_part = row.kind in (Kind.TOPIC_DELETED, Kind.TOPIC_DELETION_HALTED) or (
+    is_part = row.kind == Kind.TOPIC_DELETION_HALTED or (
         row.kind == Kind.REPLICA_TRANSITION and str(row.to) in _DELETION_STATES
     )
     return _deletion(row.topic) if is_part else ""
