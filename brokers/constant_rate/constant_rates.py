@@ -116,8 +116,7 @@ class ConstantRates:
         """Return the time at which schedules will have added ``missing_bytes`` for a fetch.
 
         Only bytes below high watermarks count, at most ``room`` for each partition. Call
-        ``materialize`` first. Return infinity if the schedules add fewer bytes by ``until_ms``, or
-        if a schedule that would have added them by ``now_ms`` is about to end.
+        ``materialize`` first. Return infinity if the schedules add fewer bytes by ``until_ms``.
         """
         acknowledged = [
             (rate.schedule, rate.commit_delay_ms, rate.partition.high_watermark, most)
@@ -133,7 +132,7 @@ class ConstantRates:
                     left_bytes -= min(records * schedule.record_size_bytes, most)
             return left_bytes <= 0
 
-        if not is_enough(until_ms) or is_enough(now_ms):
+        if not is_enough(until_ms):
             return math.inf
         while now_ms < (middle_ms := (now_ms + until_ms) / 2) < until_ms:
             if is_enough(middle_ms):
