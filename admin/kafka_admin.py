@@ -372,7 +372,6 @@ class KafkaAdmin:
         """
         changes = [(checked_resource(entity), wanted) for entity, wanted in entities.items()]
         failed: list[AdminError] = []
-        has_changed = False
         for entity, wanted in sorted(changes, key=lambda change: self._is_down(change[0])):
             try:
                 if self._is_down(entity):
@@ -384,11 +383,10 @@ class KafkaAdmin:
                     self._topic_exists,
                     validate_only=validate_only,
                 )
-                has_changed = not validate_only
             except AdminError as error:
                 failed.append(error)
         if failed:
-            failed[0].definite &= not has_changed
+            failed[0].definite &= validate_only or len(failed) == len(changes)
             raise failed[0]
         return self.overrides(list(entities))
 
