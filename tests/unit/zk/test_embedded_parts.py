@@ -25,6 +25,7 @@ from klamm.zk.embedded import (
     four_letter_word,
 )
 from klamm.zk.kazoo_session import parse_address
+from klamm.zk.ports import free_port
 from tests.waiting import wait_until
 
 
@@ -209,3 +210,29 @@ def test_without_the_jars_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (tmp_path / "jars" / name).touch()
     found = [Path(path).name for path in embedded._class_path().split(":")]
     assert found == ["zookeeper-3.9.jar", "zookeeper-jute-3.9.jar"]
+
+
+PORT_TAKEN = """\
+#!/bin/sh
+for config; do :; done
+grep ^clientPort= "$config"
+echo "1 ERROR x: Address already in use"
+exit 1
+"""
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_only_a_port_that_was_not_given_is_replaced_if_the_server_finds_it_in_use(
+    is_given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java, given = tmp_path / "java", free_port()
+    java.write_text(PORT_TAKEN)
+    java.chmod(0o755)
+    monkeypatch.setattr(embedded, "find_java", lambda: SimpleNamespace(executable=java))
+    monkeypatch.setattr(embedded, "PORT_TRIES", 3)
+    server = EmbeddedZooKeeper(tmp_path / "data", given if is_given else None)
+    with pytest.raises(ZooKeeperUnavailable, match="did not start: x: Address already in use"):
+        server.start()
+    log = server.log_path.read_text().splitlines()
+    tried = [line for line in log if line.startswith("clientPort=")]
+    assert tried == [f"clientPort={given}"] if is_given else len(tried) == len({*tried}) == 3
