@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from klamm.admin.yaml_reader import YamlEntry, YamlReader, read_text
+from klamm.cluster.jvm.java_strings import compiled
 from klamm.placement.broker_metadata import broker_ids
 from klamm.placement.pools import Pool, Pools, TopicRule
 
@@ -95,10 +95,8 @@ class _File(YamlReader):
 
     def _rule(self, pattern: str, entry: YamlEntry, by_name: dict[str, Pool]) -> TopicRule:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                re.compile(pattern)
-        except (re.error, RecursionError, OverflowError, FutureWarning) as error:
+            compiled(pattern)
+        except ValueError as error:
             raise self.error(
                 entry.key,
                 f"'{pattern}' is not a regular expression: {error}",

@@ -19,6 +19,7 @@ import yaml
 
 from klamm.cluster.configs import BROKER_CONFIGS
 from klamm.cluster.counting import counted, parse_whole_number
+from klamm.cluster.jvm.java_strings import compiled
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
@@ -393,8 +394,8 @@ def _may_delete(action: Action, topic: str) -> bool:
 def _matches(pattern: str, topic: str) -> bool:
     """Return True if a topic matches a tool's ``--topic``, or if that is no regular expression."""
     try:
-        return re.fullmatch(pattern, topic) is not None
-    except (re.error, OverflowError, RecursionError):
+        return compiled(pattern).fullmatch(topic) is not None
+    except ValueError:
         return True
 
 

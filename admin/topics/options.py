@@ -13,7 +13,7 @@ from klamm.admin.config_validation import validate_topic_configs, validate_topic
 from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, message_format_warnings
 from klamm.cluster.errors import UsageError
-from klamm.cluster.jvm.java_strings import java_split, java_trim
+from klamm.cluster.jvm.java_strings import compiled, java_split, java_trim
 from klamm.placement.assign import Assignment
 from klamm.placement.manual import parse_replica_assignment
 
@@ -109,8 +109,8 @@ class TopicCommandOptions:
             return None
         pattern = re.sub(r'^["\']+|["\']+$', "", java_trim(text).replace(",", "|").replace(" ", ""))
         try:
-            return re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
+            return compiled(pattern)
+        except ValueError as error:
             raise UncaughtException(
                 "java.lang.RuntimeException", f"{pattern} is an invalid regex."
             ) from error

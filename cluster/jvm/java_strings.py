@@ -1,4 +1,4 @@
-"""Java's way to divide and to trim a text, on which Kafka's tools rely.
+"""Java's way to divide, to trim and to match a text, on which Kafka's tools rely.
 
 Mirrors java.lang.String.split and trim. Unlike Python's, they do not know Unicode's white space.
 """
@@ -6,6 +6,7 @@ Mirrors java.lang.String.split and trim. Unlike Python's, they do not know Unico
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Final
 
 _BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -21,6 +22,20 @@ def java_split(text: str, pattern: str) -> list[str]:
         while parts and not parts[-1]:
             parts.pop()
     return parts
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a regular expression of a user, who may have written it for Java.
+
+    Raises ValueError if Python does not accept it, or if Python warns that it is not the set
+    operation that it is in Java, such as ``[a-z&&[^b]]``.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, FutureWarning) as error:
+        raise ValueError(str(error)) from error
 
 
 def java_trim(text: str) -> str:
