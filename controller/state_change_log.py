@@ -45,6 +45,7 @@ class Source(Enum):
         "[ReplicaStateMachine controllerId={}] ",
         "kafka.controller.ZkReplicaStateMachine",
     )
+    REQUEST_BATCH = ("", "kafka.controller.ControllerBrokerRequestBatch")
     TOPIC_DELETION_MANAGER = (
         "[Topic Deletion Manager {}] ",
         "kafka.controller.TopicDeletionManager",

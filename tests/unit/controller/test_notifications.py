@@ -44,6 +44,11 @@ def test_an_isr_that_its_leader_wrote_is_sent_to_every_broker(cluster: Cluster) 
         "Sending MetadataRequest to Brokers: ArrayBuffer(0, 1, 2) for TopicPartitions: "
         "ArrayBuffer(t-0, nowhere-0)"
     ]
+    unknown = (
+        "Leader not yet assigned for partition nowhere-0. Skip sending UpdateMetadataRequest."
+        " (kafka.controller.ControllerBrokerRequestBatch)\n"
+    )
+    assert f"INFO {unknown}" in cluster.controller_logs[0].getvalue()
     (row,) = cluster.rows(Kind.ISR_CHANGED)
     assert (row.isr, row.prev_isr) == ((0,), (0, 1))
     # A second notification of the same state is no change.
