@@ -78,7 +78,7 @@ class TopicDeletionManager:
             _SOURCE,
         )
         if not self.is_delete_topic_enabled:
-            self._remove_requests(to_delete)
+            self.remove_requests(to_delete, _SOURCE)
             return
         self._queue(to_delete)
         context.topics_ineligible_for_deletion |= ineligible & context.topics_to_be_deleted
@@ -97,15 +97,20 @@ class TopicDeletionManager:
     # Called by event handlers
 
     def enqueue_topics_for_deletion(self, topics: Iterable[str]) -> None:
-        """Queue ``topics`` for deletion, and resume all deletions.
+        """Queue ``topics`` for deletion, and resume all deletions."""
+        self._queue(topics)
+        self._resume_deletions()
 
-        If delete.topic.enable is false, remove the deletion requests instead.
-        """
-        if self.is_delete_topic_enabled:
-            self._queue(topics)
-            self._resume_deletions()
-        else:
-            self._remove_requests(topics)
+    def remove_requests(self, topics: Iterable[str], source: Source) -> None:
+        """Remove requests to delete topics, because delete.topic.enable is false."""
+        names = sorted(topics)
+        self._controller.log.info(
+            f"Removing {scala_set(names)} since delete topic is disabled", source
+        )
+        if names:
+            self._controller.controller_zk.delete_topic_deletions(
+                names, self._controller.context.epoch_zk_version
+            )
 
     def resume_deletion_for_topics(self, topics: Iterable[str]) -> None:
         """Resume the deletion of topics after a broker has returned or a reassignment has ended."""
@@ -192,16 +197,6 @@ class TopicDeletionManager:
             ready = context.topics_waiting_for_reassignment - reassigned
             context.topics_waiting_for_reassignment -= ready
             context.queue_topic_deletion(sorted(ready))
-
-    def _remove_requests(self, topics: Iterable[str]) -> None:
-        names = sorted(topics)
-        if names:
-            self._controller.log.info(
-                f"Removing {scala_set(names)} since delete topic is disabled", _SOURCE
-            )
-            self._controller.controller_zk.delete_topic_deletions(
-                names, self._controller.context.epoch_zk_version
-            )
 
     # Execution
 
@@ -370,15 +365,17 @@ def process_topic_deletion(controller: KafkaController, _: TopicDeletion) -> Non
         log.warn(f"Ignoring request to delete non-existing topics {','.join(unknown)}")
         controller.controller_zk.delete_topic_deletions(unknown, context.epoch_zk_version)
     known = sorted(set(topics).difference(unknown))
+    manager = controller.topic_deletion_manager
+    if not manager.is_delete_topic_enabled:
+        manager.remove_requests(known, Source.CONTROLLER)
+        return
     if not known:
         return
-    manager = controller.topic_deletion_manager
-    if manager.is_delete_topic_enabled:
-        log.info(f"Starting topic deletion for topics {','.join(known)}")
-        if controller.quirks.kafka_8249:
-            # As in Kafka, this halts only topics that are already queued.
-            reassigned = topics_being_reassigned(context).intersection(known)
-            manager.mark_topic_ineligible_for_deletion(reassigned, REASSIGNMENT)
+    log.info(f"Starting topic deletion for topics {','.join(known)}")
+    if controller.quirks.kafka_8249:
+        # As in Kafka, this halts only topics that are already queued.
+        reassigned = topics_being_reassigned(context).intersection(known)
+        manager.mark_topic_ineligible_for_deletion(reassigned, REASSIGNMENT)
     manager.enqueue_topics_for_deletion(known)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -253,6 +254,12 @@ def test_disabled_nothing_is_deleted_neither_now_nor_at_a_failover() -> None:
     cluster.create_topic("t", (1, 2))
     mark(cluster, "t")
     assert cluster.admin.get_topic_deletions() == []
+    # The second is the event of the request's own removal.
+    assert re.findall(r"INFO (.*) Removing (.*) since", cluster.controller_logs[0].getvalue()) == [
+        ("[Topic Deletion Manager 0]", "Set()"),
+        ("[Controller id=0]", "Set(t)"),
+        ("[Controller id=0]", "Set()"),
+    ]
     state = cluster.state(T0)
     cluster.kill_broker(0)
     assert cluster.admin.create_delete_topic_path("t")
