@@ -16,6 +16,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from copy import copy
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -73,7 +74,7 @@ class RoutedTransport:
         self._faults: tuple[LinkFault, ...] = ()
         self._effects: dict[tuple[Address, Address, Traffic | None], LinkFault | None] = {}
         self._clogged: list[Message] = []
-        self._late_count = 0
+        self._late: dict[int, Message] = {}
 
     def register(
         self, address: Address, receiver: Receiver, *, notify_disconnects: bool = False
@@ -92,7 +93,9 @@ class RoutedTransport:
         if self._receivers.pop(address, None) is None:
             return
         with _LOCK:
+            # A message that is late by seconds must not reach the next process at this address.
             self._clogged = [held for held in self._clogged if held.destination != address]
+            self._late = {id_: m for id_, m in self._late.items() if m.destination != address}
         self._connections.pop(address, None)
         self.client_ids.pop(address, None)
         for client, others in tuple(self._connections.items()):
@@ -269,19 +272,23 @@ class RoutedTransport:
     def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:
         if not in_order:
             delay_ms += self._rng.uniform(0.0, MAX_DELAY_MS) * _LATE
-        if self.deliver_later is not None and (delay_ms or self._faults or self._late_count):
+        if self.deliver_later is not None and (delay_ms or self._faults or self._late):
             # Until the last late message has arrived all take this way: none overtakes another.
             with _LOCK:
-                self._late_count += 1
+                message = copy(message)  # a repeated one is late twice
+                self._late[id(message)] = message
             self.deliver_later(message, delay_ms, in_order)
         else:
             self.deliver(message)
 
     def deliver_late(self, message: Message) -> None:
-        """Pass a message to its receiver that was given to ``deliver_later``."""
-        self.deliver(message)
-        with _LOCK:
-            self._late_count -= 1
+        """Pass a message to its receiver that was given to ``deliver_later``.
+
+        It is lost if the receiver to which it was sent has ended meanwhile."""
+        if id(message) in self._late:
+            self.deliver(message)
+            with _LOCK:
+                self._late.pop(id(message), None)
 
     def deliver(self, message: Message) -> None:
         """Pass a message to its receiver now."""
@@ -334,7 +341,7 @@ class SimulatedTransport(RoutedTransport):
 
     def unregister(self, address: Address) -> None:
         """Drop messages to ``address`` from now on, also those in flight."""
-        # A message that is late by seconds must not reach the next process at this address.
+        # As in a real cluster: see RoutedTransport.
         late_ms = 0.0 if self._faults else self._clock.monotonic_ms() + MAX_DELAY_MS
         self._keep(lambda message, due_ms: message.destination != address or due_ms <= late_ms)
         super().unregister(address)

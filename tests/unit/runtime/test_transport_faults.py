@@ -193,6 +193,23 @@ def test_late_messages_let_no_later_one_overtake_them() -> None:
     assert (routed.numbers(), len(late)) == ([1, 2, 3, 4], 3)
 
 
+def test_a_late_message_does_not_reach_the_next_process_at_its_address() -> None:
+    routed = Routed(LinkFault(delay_ms=100, links=frozenset({(1, 2), (2, 1)})))
+    late: list[Message] = []
+    routed.transport.deliver_later = lambda message, *_: late.append(message)
+    routed.transport.send(numbered(1))
+    routed.transport.send(numbered(2, TWO, ONE))
+    routed.transport.unregister(TWO)
+    routed.transport.register(TWO, routed.received.append)
+    routed.transport.send(numbered(3))
+    for message in late:
+        routed.transport.deliver_late(message)
+    assert routed.numbers() == [2, 3]
+    routed.transport.faults = ()
+    routed.transport.send(numbered(4))
+    assert (routed.numbers(), len(late)) == ([2, 3, 4], 3)
+
+
 def test_what_is_sent_while_the_last_late_message_arrives_does_not_overtake_it() -> None:
     routed = Routed(LinkFault(links=LINK, delay_ms=100))
     late: list[Message] = []
