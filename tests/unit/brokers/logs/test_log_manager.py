@@ -379,11 +379,14 @@ def test_a_log_whose_folder_is_gone_stays_offline(tmp_path: Path, spoils: bool) 
 def test_the_checkpoints_keep_the_offsets_of_a_damaged_log(tmp_path: Path) -> None:
     broker = Broker("files", tmp_path)
     broker.lead(T0, 1, 2).increment_log_start_offset(3)
+    broker.manager.checkpoint_high_watermarks({T0: 9})
     broker.stop()
     file = Path(broker.paths[0], "t-0", f"{0:020d}.log")
     os.truncate(file, file.stat().st_size - 1)
     broker.start()
     broker.manager.checkpoint_logs()
+    broker.manager.checkpoint_high_watermarks({})
+    assert offsets_in(broker.paths[0], "replication-offset-checkpoint") == {T0: 9}
     assert offsets_in(broker.paths[0], "recovery-point-offset-checkpoint") == {T0: 10}
     assert offsets_in(broker.paths[0], "log-start-offset-checkpoint") == {T0: 3}
     broker.stop()
