@@ -159,6 +159,18 @@ def test_a_batch_that_was_stored_before_a_crash_replaces_itself(
     assert seqs_and_lines(duckdb, table) == [(n, n) for n in range(1, 5)]
 
 
+def test_a_batch_that_could_not_be_stored_is_read_again(duckdb: Engine, tmp_path: Path) -> None:
+    journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
+    append(journal, rows(1, 3))
+    found = open_followed(journal, table)
+    (table / "damaged").write_bytes(b"")  # where a directory has to be made
+    with pytest.raises(FileExistsError):
+        follow(duckdb, found, table, threading.Event(), idle_timeout_s=0)
+    (table / "damaged").unlink()
+    found = open_followed(journal, table)
+    assert follow(duckdb, found, table, threading.Event(), idle_timeout_s=0).rows == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -107,6 +107,16 @@ def test_an_interval_begins_with_the_death_of_the_leader(engine: Engine, leaderl
     ]
 
 
+def test_the_first_row_of_a_partition_tells_which_leader_was_lost(
+    engine: Engine, leaderless: Coded
+) -> None:
+    found = leaderless(
+        on(kind="isr_removed", replica=1, leader=-1, prev_leader=1, isr=[1]),
+        on(1, kind="isr_removed", replica=2, leader=-1, isr=[2]),
+    )
+    assert rows_of(engine, found, "partition", "lost", "start_ms") == [(0, 1, 10), (1, -1, 20)]
+
+
 def test_the_next_controller_knows_who_came_back(engine: Engine, leaderless: Coded) -> None:
     led = {"leader": 1, "isr": [1, 2]}
     found = leaderless(
