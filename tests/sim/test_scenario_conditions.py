@@ -125,12 +125,14 @@ def test_a_cluster_is_healthy_until_a_broker_dies_and_again_when_it_is_back() ->
 def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
     runner, _ = four_brokers()
     moved = StepCheck(Moment.EXPECT, Condition("controller", "moved"), is_required=False)
-    not_moved, did = (
+    move, second = actions.MoveController(), steps.Wait(1_000)
+    not_moved, did, gone = (
         runner.run_step(Step("s", done, (Quiesce(), moved))).checks[0]
-        for done in ((), (actions.MoveController(),))
+        for done in ((), (move,), (move, second, actions.Kill(0), steps.Wait(7_000)))
     )
     assert (not_moved.is_met, not_moved.seen) == (False, "not moved")
     assert (did.is_met, did.seen) == (True, "moved")
+    assert (gone.is_met, gone.seen) == (False, "not moved"), "it has died since"
 
 
 def test_a_check_that_is_required_and_fails_is_the_last() -> None:
