@@ -11,7 +11,7 @@ import pytest
 from klamm.cluster.types import TopicPartition
 from klamm.drills.comparison import PartitionEnd, WorldResult, differences, summary
 from klamm.drills.junit import junit_xml
-from klamm.drills.run import Failure, Outcome, Verdict
+from klamm.drills.run import Failure, Outcome, Verdict, judge_step
 from klamm.drills.text import step_lines, step_values, verdict_lines, verdict_values
 from klamm.drills.worlds import World
 from klamm.runtime.scenarios.driver import ScenarioDriver
@@ -66,6 +66,15 @@ def test_a_step_says_what_held_and_how_long_it_waited() -> None:
             for moment, held in (("until", True), ("expect", False), ("expect", None))
         ],
     }
+
+
+def test_only_conditions_that_did_not_hold_make_a_step_fail() -> None:
+    checks = (check(Moment.UNTIL, met=None), check(Moment.EXPECT, met=True))
+    failed = check(Moment.EXPECT, met=False)
+    assert judge_step(StepResult(Step("s"), 0.0, 0.0, checks), 2_000.0) is None
+    verdict = judge_step(StepResult(Step("s"), 0.0, 0.0, (*checks, failed)), 2_000.0)
+    assert verdict is not None
+    assert (verdict.outcome, len(verdict.failures)) == (Outcome.FAILED, 1)
 
 
 def test_a_verdict_says_what_held_once_what_failed_and_what_suffered() -> None:
