@@ -217,6 +217,16 @@ def test_every_label_of_a_lane_is_shown_beside_its_moment_and_covers_no_other() 
     assert len({y for y, _, _ in taken[:36]}) == 9, "labels that fit share a row"
 
 
+def test_a_box_that_is_longer_than_its_label_is_covered_by_no_other() -> None:
+    faults = [Span(BEGIN, BEGIN + 3_000, "cut"), Span(BEGIN + 1_500, BEGIN + 2_000, "delay")]
+    root = drawn(Lanes("l", [Lane("faults", faults, is_labelled=True)], BEGIN, BEGIN + 3_500))
+    boxes = [rect for rect in root.all("rect") if "span" in str(rect.attributes.get("class"))]
+    (top, height), (next_top, _) = (
+        (float(str(box.attributes["y"])), float(str(box.attributes["height"]))) for box in boxes
+    )
+    assert next_top >= top + height
+
+
 def test_a_long_name_and_a_long_label_are_cut_and_their_titles_are_not() -> None:
     name, text = "n" * 249, "t" * 249
     lanes = [Lane(name, [Span(BEGIN, BEGIN, text)], is_labelled=True)]
