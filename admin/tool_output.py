@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec
 from klamm.admin.command_result import CommandResult, report_of
 from klamm.admin.jopt import VERSION_TEXT, OptionParser, UncaughtException, UsageExit, VersionExit
 from klamm.cluster.errors import AdminError, KlammError, StoreError
+from klamm.zk.znodes import MalformedZNode
 
 P = ParamSpec("P")
 _FAILED: Final = 1
@@ -55,7 +56,12 @@ class ToolOutput:
         return CommandResult(self.text, "", 0, report_of(self.report, None, 0), hint)
 
     def failed(self, error: KlammError, stderr: str, hint: str | None = None) -> CommandResult:
-        """Return the result of a run that ended with ``error``."""
+        """Return the result of a run that ended with ``error``.
+
+        Kafka's messages do not name a malformed znode; the hint does, unless the output does.
+        """
+        if isinstance(error, MalformedZNode) and error.message not in self.text:
+            hint = error.message
         report = report_of(self.report, error, error.exit_code)
         report["error"]["definite"] &= not self.has_changed
         return CommandResult(self.text, stderr, _FAILED, report, hint)
@@ -100,7 +106,14 @@ def java_class(error: KlammError) -> str:
         return error.kafka_class
     if isinstance(error, StoreError):
         return _STORE_ERROR
+    if isinstance(error, MalformedZNode) and error.kafka_class is not None:
+        return error.kafka_class
     return "org.apache.kafka.common.KafkaException"
+
+
+def java_message(error: KlammError) -> str:
+    """Return the message of that exception, which does not name a malformed znode."""
+    return error.reason if isinstance(error, MalformedZNode) else error.message
 
 
 def message_format_warnings(configs: Mapping[str, str]) -> list[str]:

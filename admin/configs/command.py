@@ -27,6 +27,7 @@ from klamm.admin.tool_output import (
     ToolOutput,
     check_properties_file,
     java_class,
+    java_message,
 )
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.configs import THROTTLED_RATES
@@ -37,7 +38,7 @@ from klamm.cluster.errors import (
     UsageError,
 )
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.java_maps import children_order, hash_map_order
 from klamm.cluster.jvm.scala_sets import mutable_order
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY
@@ -130,7 +131,7 @@ class _ZooKeeperTool:
         entity_type = command.entity_types[0]
         entities = [_entity(entity_type, name) for name in command.entity_names[:1]] or [
             ConfigResource(entity_type, name)
-            for name in self._client.get_all_entities_with_config(entity_type)
+            for name in children_order(self._client.get_all_entities_with_config(entity_type))
         ]
         found = self._configs.overrides(entities)
         for entity, configs in found.items():
@@ -191,9 +192,9 @@ def _with_credentials(added: Mapping[str, str]) -> dict[str, str]:
 
 
 def _error_text(error: KlammError, args: Sequence[str]) -> str:
-    java = java_class(error)
+    java, message = java_class(error), java_message(error)
     if java in (ILLEGAL_ARGUMENT, _INVALID_CONFIGURATION) or java.startswith("joptsimple."):
-        return f"{error.message}\n"
+        return f"{message}\n"
     shown = _PASSWORD.sub("password=[hidden]", " ".join(args))
     head = f"Error while executing config command with args '{shown}'"
-    return f"{head}\n{java}{': ' if error.message else ''}{error.message}\n"
+    return f"{head}\n{java}{': ' if message else ''}{message}\n"

@@ -35,6 +35,7 @@ from klamm.cluster.errors import (
     KlammError,
     NotKlamm,
 )
+from klamm.cluster.jvm.java_maps import children_order
 from klamm.cluster.jvm.scala_sets import (
     SMALL_SET,
     hash_set_order,
@@ -156,11 +157,11 @@ def _existing(
 
 def _all_partitions(client: KafkaZkClient) -> list[TopicPartition]:
     """Return every partition that has its own znode, in the order of Scala's sets."""
-    topics = client.get_all_topics_in_cluster()
+    topics = children_order(client.get_all_topics_in_cluster())
     results = client.read([GetChildren(TopicPartitionsZNode.path(topic)) for topic in topics])
     found = [
         TopicPartition(topic, int(name))
         for topic, result in zip(topics, results, strict=True)
-        for name in result.children or ()
+        for name in children_order(sorted(result.children or ()))
     ]
     return immutable_order(found, topic_partition_hash)

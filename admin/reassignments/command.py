@@ -22,6 +22,7 @@ from klamm.admin.tool_output import (
     ToolOutput,
     check_properties_file,
     java_class,
+    java_message,
 )
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError, EnvironmentProblem, KlammError, NotKlamm, UsageError
@@ -84,7 +85,8 @@ def _failed(output: ToolOutput, error: KlammError) -> CommandResult:
     if isinstance(error, TerseFailure):
         output.println(error.message)
     else:
-        output.println(f"Error: {error.message}", f"{java_class(error)}: {error.message}\n")
+        message = java_message(error)
+        output.println(f"Error: {message}", f"{java_class(error)}: {message}\n")
     return output.failed(error, "", error.hint)
 
 

@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file
+from klamm.admin.tool_output import (
+    KafkaTool,
+    ToolOutput,
+    check_properties_file,
+    java_message,
+)
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.cluster_topics import ClusterTopics
 from klamm.admin.topics.options import PARSER, TopicCommandOptions
@@ -49,7 +54,9 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
         except EnvironmentProblem:
             raise
         except KlammError as error:
-            output.println(f"Error while executing topic command : {error.message}")
+            # --describe names every malformed znode, which Kafka's does not.
+            text = error.message if command.action == "describe" else java_message(error)
+            output.println(f"Error while executing topic command : {text}")
             return output.failed(error, "", error.hint)
     return output.succeeded()
 

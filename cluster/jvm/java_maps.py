@@ -12,6 +12,7 @@ from klamm.cluster.jvm.java_hash import string_hash
 
 DEFAULT_CAPACITY: Final = 16
 _LOAD_FACTOR: Final = 0.75
+_CHILDREN_CAPACITY: Final = 8
 
 
 def hash_map_order(
@@ -39,3 +40,11 @@ def copied_order(names: Sequence[str]) -> list[str]:
     ``names`` are the keys in the iteration order of the copied map.
     """
     return hash_map_order(names, capacity=int(len(names) / _LOAD_FACTOR + 1))
+
+
+def children_order(names: Sequence[str]) -> list[str]:
+    """Return the names of child znodes in the order in which a ZooKeeper server lists them.
+
+    The server keeps them in a HashSet. Of names in the same bucket, it lists the oldest first.
+    """
+    return hash_map_order(names, capacity=_CHILDREN_CAPACITY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.java_maps import copied_order, hash_map_order
+from klamm.cluster.jvm.java_maps import children_order, copied_order, hash_map_order
 
 
 def test_hash_of_strings() -> None:
@@ -58,3 +58,14 @@ def test_a_copy_of_a_map() -> None:
     assert names == ["a", "m7", "a.b", "cf2", "m3", "m4"]
     copied = copied_order(names)
     assert hash_map_order(copied, capacity=6) == ["a", "m7", "a.b", "m3", "cf2", "m4"]
+
+
+def test_the_children_of_a_znode() -> None:
+    # As ZooKeeper 3.5.9 listed them.
+    assert children_order(["__consumer_offsets", "dead", "t", "x-1"]) == [
+        "dead",
+        "t",
+        "x-1",
+        "__consumer_offsets",
+    ]
+    assert children_order(["a.b", "dead", "t", "x-1"]) == ["dead", "a.b", "t", "x-1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,24 @@ def test_what_is_refused_writes_nothing(world: World, line: str, error: str) -> 
     result = run(world, line)
     assert (result.stderr, result.exit_code) == (error, 1)
     assert dump(world.client.store) == before
+
+
+def test_topics_are_described_in_the_order_of_zookeepers_children(world: World) -> None:
+    for topic in ("__consumer_offsets", "dead", "x-1"):
+        world.client.set_or_create_entity_configs("topics", topic, {})
+    described = run(world, "--describe --entity-type topics").stdout
+    names = re.findall(r"(?m)^Configs for topic '(.*)' are ", described)
+    assert [name for name in names if name != "t"] == ["dead", "x-1", "__consumer_offsets"]
+
+
+def test_a_malformed_config_is_kafkas_error_with_a_hint(world: World) -> None:
+    world.client.set_or_create("/config/topics/t", b'{"config":{"retention.ms":5}}')
+    result = run(world, "--describe --entity-type topics --entity-name t")
+    text = "Expected `String` value, received 5"
+    assert result.stderr.endswith(
+        f"\ncom.fasterxml.jackson.databind.JsonMappingException: {text}\n"
+    )
+    assert result.hint == f"malformed znode /config/topics/t: {text}"
 
 
 def test_a_broker_that_is_not_running_takes_what_klamm_knows(world: World) -> None:

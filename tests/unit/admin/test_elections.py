@@ -243,6 +243,15 @@ def test_an_election_that_is_in_progress_is_not_overwritten() -> None:
     assert world.client.get_preferred_replica_election() == waiting
 
 
+def test_all_partitions_are_in_the_order_of_zookeepers_children() -> None:
+    world = World(2, {topic: {"0": [0, 1]} for topic in ("a_b", "dead", "t")})
+    for topic in ("a_b", "dead", "t"):
+        assert world.client.create_recursive(f"/brokers/topics/{topic}/partitions/0")
+    services = world.services(cluster=Answers({}))
+    result = run_preferred_election_command(["--zookeeper", "z:1"], services)
+    assert "Created preferred replica election path with dead-0,t-0,a_b-0\n" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("there", "absent", "name"),
     [(1, 0, "Set"), (3, 1, "Set"), (4, 1, "HashSet"), (5, 0, "HashSet")],

@@ -297,6 +297,16 @@ def test_nothing_is_asked_about_a_partition_that_cannot_be(
     assert result.exit_code == 1
 
 
+def test_a_malformed_topic_is_kafkas_error_with_a_hint(tool: Tool) -> None:
+    tool.world.client.set_or_create("/brokers/topics/a", b"5")
+    result = tool(ZOOKEEPER, "execute")
+    text = "Expected JSON object, received 5"
+    assert result.stdout.endswith(
+        f"\nError: {text}\ncom.fasterxml.jackson.databind.JsonMappingException: {text}\n\n"
+    )
+    assert result.hint == f"malformed znode /brokers/topics/a: {text}"
+
+
 def test_a_partition_with_a_negative_index_is_refused_alone(tool: Tool) -> None:
     tool.plan(
         {"topic": "a", "partition": -1, "replicas": [1, 2]},

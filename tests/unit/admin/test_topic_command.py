@@ -114,7 +114,10 @@ def test_a_malformed_topic_is_not_altered() -> None:
     server, client = cluster()
     put(client, "/brokers/topics/bad", "")
     altered = run(server, "--alter --topic bad --partitions 2")
-    assert "malformed znode /brokers/topics/bad" in altered.stdout
+    assert altered.stdout.endswith(
+        "\nError while executing topic command : Expected JSON object, received \n"
+    )
+    assert altered.hint.startswith("malformed znode /brokers/topics/bad: ")
     assert altered.exit_code == 1
 
 
