@@ -9,6 +9,7 @@ long a connected server may send nothing. Mirrors the limits in org.apache.zooke
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -26,6 +27,8 @@ ATTEMPT_TIMEOUT_MIN_S: Final = 0.5
 ATTEMPT_TIMEOUT_MAX_S: Final = 3.0
 """Limit in seconds for each step of an attempt: the TCP connection, and the handshake response."""
 _SILENCE_SHARE: Final = 2 / 3
+_DEAF_POLL_S: Final = 0.05
+"""How often a client that receives nothing checks whether this has ended."""
 
 
 def attempt_timeout_s(session_timeout_ms: float, host_count: int) -> float:
@@ -100,7 +103,6 @@ class KazooConnection(ConnectionHandler):
         return attempt_timeout_s(self.client._session_timeout, len(self.client.hosts))
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        self._unanswered_since_s = None
         refusals, self.refusals = self.refusals, 0
         try:
             read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)
@@ -108,6 +110,7 @@ class KazooConnection(ConnectionHandler):
             if self._socket is not None:
                 self.refusals = refusals + 1
             raise
+        self._unanswered_since_s = None
         silence_ms = self._silence_limit_ms * _SILENCE_SHARE
         return min(read_timeout_ms, silence_ms), connect_timeout_ms
 
@@ -121,14 +124,14 @@ class KazooConnection(ConnectionHandler):
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         # Kazoo pings only while nothing is sent: without this check, a steady flow of requests to a
         # hung server would keep the connection forever.
-        now_s = time.monotonic()
-        if self._unanswered_since_s is None:
-            self._unanswered_since_s = now_s
-        elif now_s - self._unanswered_since_s > read_timeout:
+        since_s = self._unanswered_since_s
+        if since_s is not None and time.monotonic() - since_s > read_timeout:
             raise ConnectionDropped("the server does not answer")
         super()._send_request(read_timeout, connect_timeout)
 
     def _write(self, msg: bytes, timeout: float) -> None:
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = time.monotonic()
         link = self.handler.link
         if link.is_mute:
             link.has_lost = True
@@ -201,24 +204,33 @@ class SessionHandler(SequentialThreadingHandler):
         Kazoo calls this function before it sends anything, so that not even pings are sent during a
         suspension. Kazoo's version is slower: it creates and closes an epoll object in each call.
         """
-        readers = self._heard(readers)
+        until_s = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            most_s = _DEAF_POLL_S if self.link.is_deaf else math.inf
+            left_s = until_s - time.monotonic()
+            ready = self._poll(self._heard(readers), writers, max(0.0, min(left_s, most_s)))
+            if any(ready) or left_s <= 0:
+                return (*ready, [])
+
+    def _poll(
+        self, readers: list[Any], writers: Any, timeout_s: float
+    ) -> tuple[list[Any], list[Any]]:
         if self._tls is not None:
             # TLS may have decrypted replies that select cannot see on the socket.
             decrypted = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
             if decrypted:
                 self._connection_may_run.wait()
-                return decrypted, [], []
+                return decrypted, []
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)
         for writer in writers:
             poll.register(writer, select.POLLOUT)
-        ready = {fd for fd, _ in poll.poll(None if timeout is None else max(0.0, timeout * 1000))}
+        ready = {fd for fd, _ in poll.poll(None if timeout_s == math.inf else timeout_s * 1000)}
         self._connection_may_run.wait()
         return (
             [reader for reader in self._heard(readers) if reader.fileno() in ready],
             [writer for writer in writers if writer.fileno() in ready],
-            [],
         )
 
     def _heard(self, readers: list[Any]) -> list[Any]:

@@ -226,10 +226,7 @@ class KazooSession:
 
         No connection can be opened meanwhile. The client drops a silent connection after two thirds
         of the session timeout."""
-        link, client = self._link, self._client
-        link.is_mute, link.is_deaf = is_mute, is_deaf
-        with contextlib.suppress(OSError):  # the connection's thread has ended
-            _wake(client)
+        self._link.is_mute, self._link.is_deaf = is_mute, is_deaf
 
     def close(self) -> None:
         """End the session, which deletes the session's ephemeral znodes, and free all resources."""

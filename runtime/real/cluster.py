@@ -38,7 +38,7 @@ from klamm.runtime.real.running_nodes import RunningNodes
 from klamm.runtime.real.sessions import SessionPool
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.store import ANY_VERSION, Delete, SessionState
+from klamm.zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
 
 logger = logging.getLogger(__name__)
 
@@ -130,11 +130,7 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
             self.transport.register(Address("controller", broker_id), controller.receive)
             running.event_thread = EventThread(controller, self.clock)
             running.event_thread.start()
-        running.listen(
-            lambda event: (
-                self._hub.soon(lambda: actor.on_store_event(event)) if actor.wants(event) else None
-            )
-        )
+        running.listen(lambda event: self._on_store_event(actor, event))
         self._hub.add(actor)
         timeout_ms = (self.spec.session_timeout_ms + _START_MARGIN_MS) if wait_for_session else 0
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
@@ -272,6 +268,12 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
             cuts[running.session] = (is_mute or outbound.is_cut, is_deaf or inbound.is_cut)
         for session, (is_mute, is_deaf) in cuts.items():
             session.cut(is_mute=is_mute, is_deaf=is_deaf)
+
+    def _on_store_event(self, actor: BrokerActor, event: StoreEvent) -> None:
+        if event == SessionEvent(SessionState.EXPIRED):
+            logger.warning("broker %d: its ZooKeeper session expired", actor.address.id)
+        if actor.wants(event):
+            self._hub.soon(lambda: actor.on_store_event(event))
 
     def _deliver_later(self, message: Message, delay_ms: float, in_order: bool) -> None:
         due_ms = self.clock.monotonic_ms() + delay_ms

@@ -88,7 +88,7 @@ def take_over(cluster: RealCluster) -> int:
 
 
 def test_a_paused_controller_whose_session_expired(
-    cluster: RealCluster, journal: MemoryJournal
+    cluster: RealCluster, journal: MemoryJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pause(0)
     active = take_over(cluster)
@@ -107,6 +107,7 @@ def test_a_paused_controller_whose_session_expired(
             assert b'"controller_epoch":2' in (data or b"")
     late = [row for row in journal.rows if row.epoch == 1 and row.kind == Kind.ISR_REMOVED]
     assert late == []
+    assert "broker 0: its ZooKeeper session expired" in caplog.messages
 
 
 def test_a_paused_controller_whose_session_lives(cluster: RealCluster) -> None:

@@ -603,13 +603,31 @@ def test_no_write_arrives_on_a_connection_that_has_lost_one(
     assert zookeeper_client.get_children(session.chroot.path) == []
 
 
-def test_a_short_silence_loses_nothing(session: KazooSession) -> None:
+def test_what_was_not_received_arrives_as_soon_as_the_silence_ends(chroot: str) -> None:
+    session = KazooSession(chroot, 30_000)  # kazoo would look after 10 s
     session.cut(is_mute=False, is_deaf=True)
     results: list[ResultCode] = []
     thread = threading.Thread(
         target=lambda: results.append(KazooStore(session).write([[Create("/a", None)]])[0].code)
     )
     thread.start()
+    wait_until(lambda: session._client._pending, what="the request to be sent")
     session.cut(is_mute=False, is_deaf=False)
-    thread.join(20)
+    thread.join(5)
     assert results == [OK]
+    session.close()
+
+
+def test_cuts_of_other_links_leave_an_idle_session_connected(chroot: str) -> None:
+    session = KazooSession(chroot, TIMEOUT_MS, silence_limit_ms=600)
+    events: list[StoreEvent] = []
+    session.add_listener(events.append)
+    end_s = time.monotonic() + 1.5  # more than three times the limit
+
+    def cut_none() -> bool:
+        session.cut(is_mute=False, is_deaf=False)
+        return bool(events) or time.monotonic() > end_s
+
+    wait_until(cut_none, what="cuts")
+    assert events == []
+    session.close()
