@@ -6,12 +6,15 @@ the death of its leader until another broker that runs has become leader.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from klamm.brokers.broker import KafkaServer
 from klamm.cluster.journal import Kind
+from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.cluster import brokers_of, leader_of
+from klamm.runtime.cluster import brokers_of
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.statemachines.partition_state import PartitionState
 
@@ -92,12 +95,13 @@ class PartitionTimes:
         paused = cluster.paused_broker_ids
         live = [broker for broker in brokers_of(cluster) if broker.info.id not in paused]
         self._take_rows()
+        leaders = _leaders(live)
         for tp, times in self._times.items():
-            isr_size = _isr_size(tp, live)
-            times.has_begun = times.has_begun or isr_size is not None
+            state = leaders.get(tp)
+            times.has_begun = times.has_begun or state is not None
             if times.has_begun:
-                times.is_available = isr_size is not None
-                times.is_replicated = isr_size is not None and isr_size[0] >= isr_size[1]
+                times.is_available = state is not None
+                times.is_replicated = state is not None and len(state.isr) >= len(state.replicas)
 
     def _take_rows(self) -> None:
         """Add the partitions that came online, and forget deleted topics."""
@@ -114,9 +118,18 @@ class PartitionTimes:
                 self._times.setdefault(TopicPartition(row.topic, row.partition), _Times())
 
 
-def _isr_size(tp: TopicPartition, live: list[KafkaServer]) -> tuple[int, int] | None:
-    """Return the sizes of the ISR and of the replicas at the running leader, or None."""
-    led = leader_of(tp, live)
-    if led is None or led[1].state is None:
-        return None
-    return len(led[1].isr), len(led[1].state.replicas)
+def _leaders(live: Iterable[KafkaServer]) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
+    """Return the state at the leader of each partition that one of the brokers leads.
+
+    Like leader_of for all partitions at once: this runs after every event of a simulated cluster.
+    """
+    leaders: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
+    for broker in live:
+        for tp, partition in broker.replica_manager.partitions.items():
+            state = partition.state
+            if state is None or state.leader != broker.info.id:
+                continue
+            other = leaders.get(tp)
+            if other is None or state.leader_epoch > other.leader_epoch:
+                leaders[tp] = state
+    return leaders
