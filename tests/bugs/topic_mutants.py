@@ -23,6 +23,7 @@ from klamm.controller import (
 )
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_reassignments import PartitionReassignments
+from klamm.controller.state_change_log import Source
 from klamm.controller.topic_deletion_manager import TopicDeletionManager
 from klamm.runtime.checks import admin_model
 from klamm.runtime.checks.admin_model import TopicState
@@ -191,15 +192,15 @@ def _a_stopped_replica_counts_as_deleted(original: _Process) -> _Process:
     return process
 
 
-_RemoveRequests = Callable[[TopicDeletionManager, Iterable[str]], None]
+_RemoveRequests = Callable[[TopicDeletionManager, Iterable[str], Source], None]
 
 
-@mutant("KAFKA-3175", TopicDeletionManager, "_remove_requests")
+@mutant("KAFKA-3175", TopicDeletionManager, "remove_requests")
 def _a_topic_counts_as_deleted_though_deletion_is_disabled(
     original: _RemoveRequests,
 ) -> _RemoveRequests:
-    def remove_requests(self: TopicDeletionManager, topics: Iterable[str]) -> None:
-        original(self, topics)
+    def remove_requests(self: TopicDeletionManager, topics: Iterable[str], source: Source) -> None:
+        original(self, topics, source)
         self._controller.context.queue_topic_deletion(sorted(topics))
 
     return remove_requests
