@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import IsrChangeNotification, LogDirEventNotification
 from klamm.controller.on_reassignment import maybe_complete_reassignments
-from klamm.controller.state_change_log import Source, id_list
+from klamm.controller.state_change_log import id_list
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.znodes import (
     IsrChangeNotificationSequenceZNode,
@@ -149,18 +149,11 @@ def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]
         and leadership != previous
     )
     brokers = context.live_or_shutting_down_broker_ids
-    log = controller.log
-    log.debug(
+    controller.log.debug(
         f"Sending MetadataRequest to Brokers: ArrayBuffer({', '.join(map(str, brokers))}) for "
         f"TopicPartitions: ArrayBuffer({', '.join(map(str, partitions))})"
     )
-    for tp in partitions:
-        if context.partition_leadership_info(tp) is None:
-            log.info(
-                f"Leader not yet assigned for partition {tp}. Skip sending UpdateMetadataRequest.",
-                Source.REQUEST_BATCH,
-            )
-    controller.send_update_metadata_request(brokers, known)
+    controller.send_update_metadata_request(brokers, partitions)
     maybe_complete_reassignments(controller, known)
 
 

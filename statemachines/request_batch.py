@@ -58,6 +58,7 @@ class ControllerBrokerRequestBatch:
         self.stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self.update_metadata_brokers: set[int] = set()
         self.update_metadata_partitions: dict[TopicPartition, None] = {}
+        self.leaderless: list[TopicPartition] = []
         self._shared: _Shared = ({}, {})
         self._added_live_brokers: frozenset[int] = frozenset()
 
@@ -86,6 +87,7 @@ class ControllerBrokerRequestBatch:
         self.stop_replica = {}
         self.update_metadata_brokers = set()
         self.update_metadata_partitions = {}
+        self.leaderless = []
         self._shared = ({}, {})
         self._added_live_brokers = frozenset()
 
@@ -186,11 +188,16 @@ class ControllerBrokerRequestBatch:
     ) -> None:
         """Add UpdateMetadata to ``broker_ids``, with ``partitions`` and the live brokers.
 
-        Partitions without a leader and ISR are skipped. If a topic is queued for deletion, the
-        leader of its partitions is sent as -2. Negative broker ids are ignored.
+        Partitions without a leader and ISR are noted in ``leaderless`` and skipped. If a topic is
+        queued for deletion, the leader of its partitions is sent as -2. Negative broker ids are
+        ignored.
         """
+        leaderships = self.context.leaderships
         self.update_metadata_brokers.update(b for b in broker_ids if b >= 0)
-        self.update_metadata_partitions.update(dict.fromkeys(partitions))
+        for tp in partitions:
+            self.update_metadata_partitions[tp] = None
+            if tp not in leaderships:
+                self.leaderless.append(tp)
 
     def drain(self) -> list[tuple[int, ControlRequest]]:
         """Empty the batch and return its (broker id, request) pairs in sending order.

@@ -16,7 +16,11 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
 from klamm.zk.store import SetData, WatchEvent, WatchKind
-from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
+from klamm.zk.znodes import (
+    ControllerZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+)
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -125,6 +129,11 @@ def test_without_a_live_replica_the_partition_stays_new(cluster: Cluster) -> Non
     (failed,) = cluster.rows(Kind.PARTITION_FAILED)
     assert "No assigned replica is alive." in (failed.outcome or "")
     assert "StateChangeFailedException" in cluster.state_change_logs[0].getvalue()
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    skipped = "Leader not yet assigned for partition t-0. Skip sending UpdateMetadataRequest."
+    texts = (log.getvalue() for log in cluster.controller_logs.values())
+    assert sum(text.count(skipped) for text in texts) == 2, "one for each replica"
     cluster.start(8)
     assert cluster.state(T0) == LeaderAndIsr(8, 0, (8,), 0)
     cluster.assert_nothing_failed()
