@@ -168,18 +168,22 @@ def controller_lines(
             "Controller:  none",
             "             Topics, partitions and replicas are shown once a controller is elected",
         ]
-    waiting = controller["requests_waiting"]
-    requests = sum(waiting.values())
     return [
         f"Controller:  {'last known: ' if is_stale else ''}broker {controller['controller_id']}, "
         f"epoch {controller['epoch']}, {controller['state']}",
-        f"Queued:      {controller['event_queue_size']} events, {requests} requests",
+        f"Queued:      {queued_text(controller)}",
         f"Topics:      {controller['topics']}",
         f"Partitions:  {counts(controller['partitions'])}",
         f"Replicas:    {counts(controller['replicas'])}",
         f"Offline:     {offline_text(controller, leaderless)}",
         *work_lines(controller),
     ]
+
+
+def queued_text(controller: Mapping[str, Any]) -> str:
+    """Return the numbers of events and requests that wait in a controller's queues."""
+    requests = sum(controller["requests_waiting"].values())
+    return f"{counted(controller['event_queue_size'], 'event')}, {counted(requests, 'request')}"
 
 
 def offline_text(controller: Mapping[str, Any], leaderless: int | None) -> str:

@@ -31,6 +31,7 @@ from klamm.cli.status import (
     log_dir_text,
     network_lines,
     offline_text,
+    queued_text,
     what_prevents_elections,
 )
 from klamm.runtime.journal_text import EventNames, Row, row_text, summary_text, time_text, time_zone
@@ -201,14 +202,13 @@ def _head(status: Mapping[str, Any]) -> RenderableType:
         if zookeeper["malformed"]:
             table.add_row("Malformed", Text(", ".join(zookeeper["malformed"]), style="yellow"))
         return table
-    waiting = sum(controller["requests_waiting"].values())
     known = "last known: " if zookeeper["is_stale"] else ""
     active = f"{known}broker {controller['controller_id']}, epoch {controller['epoch']}"
     table.add_row("Controller", Text(f"{active}, {controller['state']}", style="bold"))
     leaderless = status["partitions_without_live_leader"]
     offline = Text(offline_text(controller, leaderless), style="red" if leaderless else "")
     table.add_row("Offline", offline)
-    table.add_row("Queued", f"{controller['event_queue_size']} events, {waiting} requests")
+    table.add_row("Queued", queued_text(controller))
     table.add_row("Partitions", counts(controller["partitions"]))
     table.add_row("Replicas", counts(controller["replicas"]))
     if controller["malformed"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.cli.status import state_lines, work_lines
+from klamm.cli.status import queued_text, state_lines, work_lines
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
@@ -97,6 +97,11 @@ def test_all_partitions_of_a_dead_leader_count_though_some_are_not_listed() -> N
     assert (dead["broker"], dead["partition_count"]) == (3, count)
     assert len(dead["partitions"]) == DEAD_LEADERS_LISTED
     assert status["partitions_without_live_leader"] == count
+
+
+def test_a_single_event_is_not_plural() -> None:
+    queued = {"event_queue_size": 1, "requests_waiting": {"0": 1, "1": 2}}
+    assert queued_text(queued) == "1 event, 3 requests"
 
 
 OF_A_CLUSTER = """\
