@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
-from klamm.cluster.errors import AdminError, KlammError
+from klamm.cluster.errors import AdminError, KlammError, UsageError
 from klamm.cluster.requests import ApiError, Request
 from klamm.wire.schema import Values
 from klamm.wire.translations import Translation
@@ -57,8 +57,11 @@ class ListenerCall(NamedTuple):
 def api_error(error: KlammError) -> ApiError:
     """Return the error of a response for an error of klamm's admin client.
 
-    As in 2.8.2, an unexpected error has no message, except what klamm does not support.
+    A UsageError is about something that klamm does not support. As in 2.8.2, an unexpected error of
+    an admin operation has no message.
     """
+    if isinstance(error, UsageError):
+        return ApiError(Errors.INVALID_REQUEST, error.message)
     if not isinstance(error, AdminError):
         return ApiError(Errors.UNKNOWN_SERVER_ERROR, error.message)
     is_unexpected = error.code is Errors.UNKNOWN_SERVER_ERROR

@@ -17,7 +17,12 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import THROTTLED_RATES
-from klamm.cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
+from klamm.cluster.errors import (
+    AdminError,
+    StoreError,
+    UnknownTopicOrPartition,
+    UsageError,
+)
 from klamm.cluster.requests import (
     ApiError,
     CreatableTopic,
@@ -158,7 +163,7 @@ def test_created_topics_have_their_configs(admin: PlayedAdmin) -> None:
 
 
 def test_configs_of_created_topics_may_be_unknown(admin: PlayedAdmin) -> None:
-    admin.failure = UsageError("no")
+    admin.failure = StoreError("no")
     exists = CreatableTopicResult("u", Errors.TOPIC_ALREADY_EXISTS)
     t, u = created_topics(admin, CreatableTopicResult("t"), exists)
     assert t["configs"] is None
@@ -426,7 +431,8 @@ def test_overrides_are_not_replaced_by_nulls(admin: PlayedAdmin) -> None:
     ("failure", "error"),
     [
         (InvalidConfiguration("bad"), (Errors.INVALID_CONFIG, "bad")),
-        (UsageError("unknown"), (Errors.UNKNOWN_SERVER_ERROR, "unknown")),
+        (UsageError("unknown"), (Errors.INVALID_REQUEST, "unknown")),
+        (StoreError("gone"), (Errors.UNKNOWN_SERVER_ERROR, "gone")),
     ],
 )
 def test_each_resource_fails_by_itself(
