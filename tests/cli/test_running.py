@@ -32,7 +32,7 @@ def test_a_signal_that_a_library_swallowed_still_ends_the_block(
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_code_that_is_about_to_wait(number: signal.Signals) -> None:
     ends = pytest.raises(Interrupted) if number == signal.SIGINT else contextlib.nullcontext()
     with ends, stopped_by_signals("stopped") as stop:

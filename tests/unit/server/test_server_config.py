@@ -173,16 +173,17 @@ def test_what_only_this_machine_reaches() -> None:
     assert not any(map(is_loopback, ("0.0.0.0", "192.0.2.1", "::", "example.org", "")))
 
 
-def test_only_the_first_signal_counts() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_only_the_first_signal_counts(number: signal.Signals) -> None:
     signals, ended = _Signals(), []
     with pytest.raises(_Ended):
         signals.catch(signal.SIGINT, None)
     signals.on_signal = lambda: ended.append(True)
-    signals.catch(signal.SIGTERM, None)
+    signals.catch(number, None)
     assert (signals.exit_code, ended) == (130, [])
     during = _Signals()
     during.on_signal = lambda: ended.append(True)
-    during.catch(signal.SIGTERM, None)
+    during.catch(number, None)
     during.catch(signal.SIGINT, None)
     assert (during.exit_code, ended) == (0, [True])
 
