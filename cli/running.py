@@ -104,8 +104,10 @@ def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
         data_dir.mkdir(parents=True, exist_ok=True)
         is_empty = not any(data_dir.iterdir())
     except OSError as error:
+        from klamm.server.data_dir import why_not_made
+
         raise EnvironmentProblem(
-            f"--data-dir {data_dir} cannot be used: {error.strerror}",
+            f"--data-dir {data_dir} cannot be used: {why_not_made(error)}",
             hint="choose another directory",
         ) from error
     if not is_empty:

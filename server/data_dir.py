@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -64,6 +65,11 @@ def read_address(data_dir: Path) -> ServerAddress | None:
         raise UsageError(
             f"{path} cannot be read: {problem}", hint="give the address with --server"
         ) from error
+
+
+def why_not_made(error: OSError) -> str | None:
+    """Return the reason why a directory could not be made."""
+    return os.strerror(errno.ENOTDIR) if isinstance(error, FileExistsError) else error.strerror
 
 
 def is_held(data_dir: Path) -> bool:
@@ -158,7 +164,7 @@ class DataDir:
             self.close()
             self._remove_empty_dirs()
             raise EnvironmentProblem(
-                f"the data directory {self._path} cannot be used: {error.strerror}",
+                f"the data directory {self._path} cannot be used: {why_not_made(error)}",
                 hint="choose another directory with --data-dir",
             ) from error
 

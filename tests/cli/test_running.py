@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.interrupted import print_interrupted
-from klamm.cli.running import ending_signals_raise, own_log, stopped_by_signals
-from klamm.cluster.errors import Interrupted
+from klamm.cli.running import ending_signals_raise, own_log, stopped_by_signals, work_folder
+from klamm.cluster.errors import EnvironmentProblem, Interrupted
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -72,3 +72,10 @@ def test_what_libraries_warn_of_is_in_klamms_own_log(tmp_path: Path) -> None:
     logging.getLogger("of.a.library").warning("too late")
     (line,) = (tmp_path / "klamm.log").read_text().splitlines()
     assert line.endswith("look")
+
+
+def test_a_file_is_no_work_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    wanted = pytest.raises(EnvironmentProblem, match="file cannot be used: Not a directory")
+    with wanted, work_folder(tmp_path / "file", "p"):
+        pass

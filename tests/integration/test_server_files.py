@@ -182,8 +182,9 @@ def test_temporary_segments_begin_and_end_with_nothing(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(EnvironmentProblem, match="cannot be used"):
-        DataDir(tmp_path / "file" / "d").open()
+    for path in (tmp_path / "file", tmp_path / "file" / "d"):
+        with pytest.raises(EnvironmentProblem, match="cannot be used: Not a directory"):
+            DataDir(path).open()
 
 
 def test_what_was_made_for_nothing_is_removed(tmp_path: Path) -> None:
