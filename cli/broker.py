@@ -68,7 +68,8 @@ def add(
 ) -> Answered:
     """Add a broker and start it. The new broker is not a controller candidate.
 
-    A warning is printed to standard error if only some brokers have a rack.
+    A broker that is dead in the dump of klamm up --from-dump, and not running, may be added too: it
+    gets the rack. A warning is printed to standard error if only some brokers have a rack.
     """
     with waiting("the new broker to register"):
         answer = client.post("/brokers", {"id": broker_id, "rack": rack})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from typing import Final
 
 from klamm.cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicationFactor
 from klamm.placement.broker_metadata import BrokerMetadata
@@ -15,6 +16,7 @@ from klamm.placement.draws import IntSource
 
 Replicas = tuple[int, ...]
 Assignment = dict[int, Replicas]
+RACKS_MISSING: Final = "Not all brokers have rack information for replica rack aware assignment."
 
 
 def assign_replicas_to_brokers(
@@ -48,9 +50,7 @@ def assign_replicas_to_brokers(
     assert len(broker_racks) == len(brokers), "duplicate broker id"
     racks = {id_: rack for id_, rack in broker_racks.items() if rack is not None}
     if racks and len(racks) < len(brokers):
-        raise AdminOperationError(
-            "Not all brokers have rack information for replica rack aware assignment."
-        )
+        raise AdminOperationError(RACKS_MISSING)
     broker_list = get_rack_alternated_broker_list(racks) if racks else tuple(broker_racks)
     start, shift = starting_point(len(broker_list), start_index, next_replica_shift, source)
 

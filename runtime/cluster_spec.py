@@ -107,10 +107,14 @@ class ClusterSpec:
         )
 
     def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:
-        """Return a copy of the spec with one more broker, which is not a controller candidate."""
-        racks = dict(self.racks) if rack is None else {**self.racks, broker_id: rack}
+        """Return a copy of the spec with one more broker, which is not a controller candidate.
+
+        If the spec already has the broker, only its rack is replaced.
+        """
+        others = {id_: name for id_, name in self.racks.items() if id_ != broker_id}
+        racks = others if rack is None else {**others, broker_id: rack}
         candidates = self.broker_ids if self.candidates is None else self.candidates
-        broker_ids = (*self.broker_ids, broker_id)
+        broker_ids = tuple(dict.fromkeys((*self.broker_ids, broker_id)))
         return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
 
 

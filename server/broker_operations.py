@@ -77,6 +77,7 @@ class BrokerOperations:
         self._cluster = cluster
         self._closing = closing
         self._ended = dict.fromkeys(not_started, NOT_STARTED)
+        self._dead_in_dump = frozenset(self._ended)
         self._stopping: set[int] = set()
         self._failed_log_dirs: defaultdict[int, set[str]] = defaultdict(set)
         self._adding = threading.Lock()
@@ -298,6 +299,7 @@ class BrokerOperations:
     def add(self, broker_id: int | None, rack: str | None) -> AddedBroker:
         """Add a broker and start it; by default it gets the highest id plus 1.
 
+        A broker that is dead in the dump may be added while it is not running: it gets the rack.
         Raises ZooKeeperUnavailable at once if ZooKeeper does not respond, and adds no broker. After
         another error of the start, the broker exists and can be started again.
         """
@@ -308,7 +310,8 @@ class BrokerOperations:
             if rack is not None:
                 check_rack_name(rack)
             connected_store(self._cluster)
-            self._cluster.add_broker(broker_id, rack)
+            is_dumped = broker_id in self._dead_in_dump
+            self._cluster.add_broker(broker_id, rack, may_exist=is_dumped)
             self._ended[broker_id] = ADDED
         try:
             return {**self._start(Start(broker_id)), "rack": rack}

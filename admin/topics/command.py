@@ -21,10 +21,15 @@ from klamm.admin.topics.cluster_topics import ClusterTopics
 from klamm.admin.topics.options import PARSER, TopicCommandOptions
 from klamm.admin.topics.zookeeper_topics import ZooKeeperTopics
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.placement.assign import RACKS_MISSING
 from klamm.placement.pools import NO_POOLS
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
+_RACKS_HINT: Final = (
+    "all or none of the running brokers must have a rack (klamm status lists them); "
+    "--replica-assignment works without"
+)
 
 
 def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> CommandResult:
@@ -57,7 +62,8 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
             # --describe names every malformed znode, which Kafka's does not.
             text = error.message if command.action == "describe" else java_message(error)
             output.println(f"Error while executing topic command : {text}")
-            return output.failed(error, "", error.hint)
+            hint = _RACKS_HINT if error.message == RACKS_MISSING else error.hint
+            return output.failed(error, "", hint)
     return output.succeeded()
 
 

@@ -320,11 +320,14 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         self._hub.set_paused(Address("broker", broker_id), paused)
         self._call(lambda: self.copying.set_paused(broker_id, paused))
 
-    def add_broker(self, broker_id: int, rack: str | None = None) -> None:
+    def add_broker(
+        self, broker_id: int, rack: str | None = None, *, may_exist: bool = False
+    ) -> None:
         """Add a broker to the cluster without starting it.
 
-        Raises WrongState if the cluster already has a broker with this id."""
-        if broker_id in self.spec.broker_ids:
+        Raises WrongState if the cluster already has a broker with this id. With ``may_exist``, only
+        if that broker is running; otherwise the broker gets the given rack."""
+        if broker_id in (self.nodes if may_exist else self.spec.broker_ids):
             raise WrongState(
                 f"broker {broker_id} already exists",
                 hint="klamm status lists all brokers; choose an id that is not in use",

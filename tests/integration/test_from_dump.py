@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
 
 import pytest
 
-from klamm.runtime.actions import MoveController
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import WrongState
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
+from klamm.placement.assign import RACKS_MISSING
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.runtime.actions import MoveController, Start, Stop
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import read_dumped_cluster
@@ -104,3 +110,36 @@ def test_no_broker_is_considered_dead_while_others_register(chroot: str, tmp_pat
         settled(server)
         states = [z for z in dump(server.cluster.store) if z.path.endswith("/state")]
     assert [z.version for z in states] == [0] * 20
+
+
+def test_a_broker_that_is_dead_in_the_dump_gets_a_rack(chroot: str, tmp_path: Path) -> None:
+    topic = {"version": 1, "partitions": {"0": [0, 3]}}
+    znodes = [
+        *(DumpedZNode(f"/brokers/ids/{id_}", registration(id_, True)) for id_ in (0, 1)),
+        DumpedZNode("/brokers/topics/t", json.dumps(topic)),
+    ]
+    dumped = read_dumped_cluster(znodes, "a dead broker")
+    config = ServerConfig(dump=dumped, zookeeper=chroot, data_dir=tmp_path)
+    with ClusterServer(config) as server:
+        operations = server.operations
+
+        numbers = itertools.count()
+
+        def create() -> tuple[Errors, str | None]:
+            wanted = CreateTopicsRequest((CreatableTopic(f"u{next(numbers)}", 1, 1),), 10_000)
+            (created,) = server.admin.create_topics(wanted).topics
+            return created.error, created.error_message
+
+        operations.perform(Start(3))
+        wait_until(lambda: create() == (Errors.UNKNOWN_SERVER_ERROR, RACKS_MISSING))
+        for running in (0, 3):
+            with pytest.raises(WrongState, match=f"broker {running} already exists"):
+                operations.add(running, "r")
+        operations.perform(Stop(3))
+        assert operations.add(3, "r")["rack"] == "r"
+        assert server.cluster.spec.broker_ids == (0, 1, 3)
+        wait_until(lambda: BrokerMetadata(3, "r") in server.admin.live_brokers())
+        assert create()[0] is Errors.NONE
+        operations.perform(Stop(0))
+        with pytest.raises(WrongState, match="broker 0 already exists"):
+            operations.add(0, "r")

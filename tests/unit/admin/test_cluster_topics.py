@@ -18,6 +18,7 @@ from klamm.cluster.requests import (
     NewPartitions,
 )
 from klamm.cluster.types import ReplicaAssignment
+from klamm.placement.assign import RACKS_MISSING
 from klamm.placement.broker_metadata import BrokerMetadata
 from tests.unit.admin.vectors import memory_server, services
 
@@ -114,6 +115,16 @@ def test_an_error_without_a_text_gets_kafkas() -> None:
     assert result.stdout == "Error while executing topic command : The request timed out.\n"
     assert result.report["error"]["code"] == "REQUEST_TIMED_OUT"
     assert result.report["error"]["definite"] is False
+
+
+def test_a_hint_says_what_missing_racks_prevent() -> None:
+    result = run(
+        Cluster(error=ApiError(Errors.UNKNOWN_SERVER_ERROR, RACKS_MISSING)), "--create --topic t"
+    )
+    assert result.hint == (
+        "all or none of the running brokers must have a rack (klamm status lists them); "
+        "--replica-assignment works without"
+    )
 
 
 def test_if_not_exists_forgives_only_that() -> None:

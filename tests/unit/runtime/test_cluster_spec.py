@@ -16,6 +16,8 @@ def test_a_broker_that_is_added_has_its_rack_and_is_no_candidate() -> None:
     assert added.candidates == (1, 2)
     assert spec.with_broker(3, None).racks == {1: "a"}
     assert added.with_broker(4, None).candidates == (1, 2)
+    changed = added.with_broker(1, None)
+    assert (changed.broker_ids, changed.racks) == ((1, 2, 3), {3: "b"})
 
 
 def test_racks_are_assigned_in_turn() -> None:
