@@ -62,6 +62,8 @@ class ClusterReassignment(ReassignmentTool):
     ``admin`` must wrap errors in ExecutionException, as Java futures do.
     """
 
+    ASKS_BROKERS = True
+
     def __init__(
         self, admin: KafkaAdmin, output: ToolOutput, own: OwnOptions, services: ToolServices
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from klamm.admin.reassignments.text import LogDirMoveState, PartitionReassignmen
 from klamm.admin.reassignments.throttles import Throttles
 from klamm.admin.tool_output import ToolOutput, read_file
 from klamm.admin.tool_services import ToolServices
+from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import AdminError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import hash_set_order, immutable_order, int_hash
@@ -100,7 +101,12 @@ def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools)
 
 
 class ReassignmentTool(ABC):
-    """Base class of ClusterReassignment and ZooKeeperReassignment."""
+    """Base class of ClusterReassignment and ZooKeeperReassignment.
+
+    ``ASKS_BROKERS``: the throttles of a broker can only be changed through that broker, if it runs.
+    """
+
+    ASKS_BROKERS: ClassVar[bool]
 
     def __init__(
         self,
@@ -189,11 +195,12 @@ class ReassignmentTool(ABC):
         """If the reassignment is over, clear its throttles or restore the saved throttles.
 
         Then add to the report the throttles of the brokers and topics involved. With
-        --show-throttles, report and print all throttles of the cluster instead.
+        --show-throttles, report and print all throttles of the cluster instead. Raises TerseFailure
+        if the throttles of some brokers could not be restored.
         """
-        live = self._live_brokers()
-        if is_over and self._own.restore_throttles is not None:
-            self._throttles.restore(self._own.restore_throttles)
+        live, skipped, file = self._live_brokers(), list[str](), self._own.restore_throttles
+        if is_over and file is not None:
+            skipped = self._throttles.restore(file, live if self.ASKS_BROKERS else None)
         elif is_over:
             in_targets = immutable_order((id_ for _, ids in targets for id_ in ids), int_hash)
             brokers = immutable_order([*immutable_order(live, int_hash), *in_targets], int_hash)
@@ -204,6 +211,13 @@ class ReassignmentTool(ABC):
         else:
             named = {*live, *(id_ for _, ids in targets for id_ in ids)}
             self._throttles.report(named, [tp.topic for tp, _ in targets])
+        if skipped:
+            raise TerseFailure(
+                f"Not registered: broker{plural(len(skipped))} {joined(skipped)}. Their throttles"
+                f" stay in {file}",
+                hint="repeat the command once they are registered, or use --verify --zookeeper; "
+                "if they are gone for good, delete the file",
+            )
 
 
 def _partition_state(state: PartitionReassignmentState) -> str:

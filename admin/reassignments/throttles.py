@@ -150,16 +150,26 @@ class Throttles:
         }
         return throttled
 
-    def restore(self, file: Path) -> None:
+    def restore(self, file: Path, live: Collection[int] | None) -> list[str]:
         """Restore the throttles saved in ``file``, then delete the file.
 
-        Raises UsageError if the file is malformed.
+        ``live``: the brokers whose configs can be changed, or None for all. The throttles of other
+        brokers stay in the file, and the ids of these brokers are returned. Raises UsageError if
+        the file is malformed.
         """
         saved = read_saved(file)
-        self._replace("Restoring", BROKERS, saved.brokers)
-        self._replace("Restoring", TOPICS, saved.topics)
-        self._output.report["restored"] = msgspec.to_builtins(saved)
-        file.unlink()
+        ids = sorted(saved.brokers, key=lambda id_: (len(id_), id_))
+        skipped = [] if live is None else [id_ for id_ in ids if id_ not in set(map(str, live))]
+        kept = SavedThrottles({id_: saved.brokers[id_] for id_ in skipped})
+        ordered = {id_: saved.brokers[id_] for id_ in ids if id_ not in skipped}
+        self._replace("Restoring", BROKERS, ordered)
+        self._replace("Restoring", TOPICS, dict(sorted(saved.topics.items())))
+        self._output.report["restored"] = {"brokers": ordered, "topics": saved.topics}
+        if skipped:
+            file.write_bytes(msgspec.json.encode(kept))
+        else:
+            file.unlink()
+        return skipped
 
     def _alter(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
         self._configs.incremental_alter_configs(changes)

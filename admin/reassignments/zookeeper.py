@@ -57,6 +57,8 @@ _INCOMPLETE: Final = (
 class ZooKeeperReassignment(ReassignmentTool):
     """Performs --generate, --execute and --verify by reading and writing znodes."""
 
+    ASKS_BROKERS = False
+
     def __init__(
         self,
         client: KafkaZkClient,

@@ -489,6 +489,45 @@ def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:
     assert not file.exists()
 
 
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_throttles_of_brokers_that_are_gone_stay_in_the_file(
+    tool: Tool, where: tuple[str, str]
+) -> None:
+    client, file, rate = (
+        tool.world.client,
+        tool.folder / "before",
+        "leader.replication.throttled.rate",
+    )
+    saved = {"10": {rate: "5"}, "3": {rate: "6"}, "0": {}, "12": {}}
+    file.write_text(json.dumps({"brokers": saved, "topics": {"b": {}, "a": {}}}))
+    for id_ in ("0", "10", "3"):
+        client.set_or_create_entity_configs("brokers", id_, {rate: "9"})
+    client.set_or_create_entity_configs(
+        "topics", "a", {"leader.replication.throttled.replicas": "*"}
+    )
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1]})
+    done = tool(where, "verify", restore_throttles=file)
+    assert client.get_entity_configs("topics", "a") == {}
+    assert [client.get_entity_configs("brokers", id_) for id_ in ("0", "3")] == [{}, {rate: "6"}]
+    if where == ZOOKEEPER:
+        assert done.stdout.count("throttles on brokers 0,3,10,12\n") == 1
+        assert (done.exit_code, file.exists()) == (0, False)
+        assert client.get_entity_configs("brokers", "10") == {rate: "5"}
+        return
+    assert done.stdout.endswith(
+        "Restoring broker-level throttles on brokers 0,3\n"
+        "Restoring topic-level throttles on topics a,b\n"
+        f"Not registered: brokers 10,12. Their throttles stay in {file}\n"
+    )
+    assert done.exit_code == 1
+    assert client.get_entity_configs("brokers", "10") == {rate: "9"}
+    assert json.loads(file.read_text()) == {
+        "brokers": {"10": {rate: "5"}, "12": {}},
+        "topics": {},
+        "version": 1,
+    }
+
+
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"version":2}', '{"topics":{"a":{"retention.ms":"1"}}}']
 )
