@@ -324,6 +324,12 @@ def test_a_trigger_makes_a_step_wait_beside_the_others() -> None:
     assert drill_of(f"  - {{before: U1, kill: 1}}\n{moved}").worlds == "simulated only"
 
 
+def test_a_step_with_a_trigger_may_do_what_is_possible_at_some_time_alone() -> None:
+    assert drill_of("  - {at: 1s, start: 1}\n  - kill: 1\n  - start: 1\n").steps
+    with pytest.raises(UsageError, match=r"d.yaml:5:14: broker 1 is already running"):
+        drill_of("  - {at: 1s, start: 1}\n  - kill: 2\n  - start: 2\n")
+
+
 def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
     trigger = "  - {before: U1, kill: 1}\n"
     with pytest.raises(UsageError, match=r"d.yaml:5:14: this never happens: no step reassigns"):
