@@ -193,11 +193,10 @@ class ControllerBrokerRequestBatch:
         ignored.
         """
         leaderships = self.context.leaderships
+        added = dict.fromkeys(partitions)
         self.update_metadata_brokers.update(b for b in broker_ids if b >= 0)
-        for tp in partitions:
-            self.update_metadata_partitions[tp] = None
-            if tp not in leaderships:
-                self.leaderless.append(tp)
+        self.update_metadata_partitions.update(added)
+        self.leaderless += [tp for tp in added if tp not in leaderships]
 
     def drain(self) -> list[tuple[int, ControlRequest]]:
         """Empty the batch and return its (broker id, request) pairs in sending order.
