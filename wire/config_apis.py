@@ -21,7 +21,12 @@ from klamm.admin.failures import InvalidRequest, message_of
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, THROTTLED_RATES, TOPIC_CONFIGS, Config, Type
-from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
+from klamm.cluster.errors import (
+    AdminError,
+    InvalidConfig,
+    KlammError,
+    UnknownTopicOrPartition,
+)
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_maps import hash_map_order
 from klamm.cluster.jvm.java_strings import java_split
@@ -251,6 +256,9 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     except UnknownTopicOrPartition as failure:
         # Kafka adds no words here, and its tools print what they get.
         error = ApiError(failure.code, "")
+    except InvalidConfig:
+        # Of a stored value, which Kafka does not expect to be invalid.
+        error = ApiError(Errors.UNKNOWN_SERVER_ERROR)
     except KlammError as failure:
         error = api_error(failure)
     names = asked.configuration_keys

@@ -19,6 +19,7 @@ from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import THROTTLED_RATES
 from klamm.cluster.errors import (
     AdminError,
+    InvalidConfig,
     StoreError,
     UnknownTopicOrPartition,
     UsageError,
@@ -520,6 +521,13 @@ def test_an_unknown_topic_has_an_error_without_words(admin: PlayedAdmin) -> None
     (result,) = answer(admin, 32, description(TOPIC, "t"))["results"]
     assert result["error_code"] is Errors.UNKNOWN_TOPIC_OR_PARTITION
     assert (result["error_message"], result["configs"]) == ("", [])
+
+
+def test_a_stored_value_that_is_invalid_is_an_unexpected_error(admin: PlayedAdmin) -> None:
+    admin.failure = InvalidConfig("Invalid value zz for configuration retention.ms")
+    (result,) = answer(admin, 32, description(TOPIC, "t"))["results"]
+    assert result["error_code"] is Errors.UNKNOWN_SERVER_ERROR
+    assert (result["error_message"], result["configs"]) == (None, [])
 
 
 def test_configs_of_another_broker_are_not_described(admin: PlayedAdmin) -> None:
