@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, scala_set
 from klamm.cluster.outcome import WriteOutcome
 from klamm.cluster.types import (
     INITIAL_LEADER_EPOCH,
@@ -196,12 +197,12 @@ def _plan_create(context: ControllerContext, tp: TopicPartition, plan: Partition
             LeaderAndIsr(live[0], INITIAL_LEADER_EPOCH, live), context.epoch
         )
         return
-    live_brokers = ", ".join(map(str, sorted(context.live_broker_ids)))
+    live_brokers = immutable_order(sorted(context.live_broker_ids), int_hash)
+    # Kafka prints the live ones of the assigned replicas, and there are none.
     plan.failures[tp] = StateChangeFailed(
         f"Controller {context.controller_id} epoch {context.epoch} encountered error during state "
-        f"change of partition {tp} from New to Online, assigned replicas are "
-        f"[{','.join(map(str, replicas))}], live brokers are [Set({live_brokers})]. "
-        "No assigned replica is alive."
+        f"change of partition {tp} from New to Online, assigned replicas are [], live brokers are "
+        f"[{scala_set(live_brokers)}]. No assigned replica is alive."
     )
 
 

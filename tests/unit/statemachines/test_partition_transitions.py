@@ -76,7 +76,7 @@ def test_a_new_partition_without_a_live_replica_stays_new() -> None:
     outcome = apply_partition_state_changes(context, plan, batch)
     assert str(outcome.failures[A]) == (
         "Controller 1 epoch 7 encountered error during state change of partition t-0 from New to "
-        "Online, assigned replicas are [8,9], live brokers are [Set(1, 2)]. No assigned replica is "
+        "Online, assigned replicas are [], live brokers are [Set(1, 2)]. No assigned replica is "
         "alive."
     )
     assert snapshot(context) == before and batch.is_empty
