@@ -210,7 +210,10 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
         raise reader.unknown(node, "tool", name, TOOLS)
     try:
         with suppress(UsageExit, VersionExit):  # the tool prints its usage or its version
-            tool.parser.parse(args)
+            options = tool.parser.parse(args)
+            if not (options.has("bootstrap-server") or options.has("zookeeper")):
+                hint = "add --bootstrap-server {bootstrap}"
+                raise reader.error(node, f"{name} requires the address of the cluster", hint)
     except UncaughtException as error:
         raise reader.error(node, f"{name}: {error.message}", f"klamm {name} --help") from None
     for placeholder in _PLACEHOLDER.findall(" ".join(args)):

@@ -157,9 +157,11 @@ ACTION_CASES = {
     "resume_zookeeper: 1": (steps.ActOnZooKeeper("resume", "1"),),
     "lose_quorum": (steps.ActOnZooKeeper("lose_quorum"),),
     "regain_quorum": (steps.ActOnZooKeeper("regain_quorum"),),
-    "run: topics --list 'a b'": (steps.RunTool("topics", ("--list", "a b")),),
+    "run: topics --zookeeper {zk} 'a b'": (
+        steps.RunTool("topics", ("--zookeeper", "{zk}", "a b")),
+    ),
     "run: topics --version": (steps.RunTool("topics", ("--version",)),),
-    "run: [configs, --describe]": (steps.RunTool("configs", ("--describe",)),),
+    "run: [configs, --zookeeper, z]": (steps.RunTool("configs", ("--zookeeper", "z")),),
 }
 
 
@@ -191,7 +193,7 @@ def test_the_conditions_are_those_that_can_be_looked_at_and_their_examples_compi
 
 def test_checks_come_in_the_order_in_which_they_can_be_known() -> None:
     step = last_step(
-        "  - run: topics --list\n"
+        "  - run: topics --zookeeper {zk} --list\n"
         "    within: 5s\n"
         "    expect:\n      - {leader: {t-0: none}}\n      - output: a\n"
         "    until: {isr: {t-0: [1, 0]}, controller: moved}\n"
@@ -218,10 +220,11 @@ def test_an_exit_code_that_is_expected_replaces_that_of_success() -> None:
 
 def test_files_are_handed_to_the_tool() -> None:
     (tool,) = last_step(
-        "  - run: configs {file:a} {file:b}\n    files: {a: {v: 1}, b: text}\n"
+        "  - run: configs --zookeeper {file:a} {file:b}\n    files: {a: {v: 1}, b: text}\n"
     ).actions
     assert isinstance(tool, steps.RunTool)
-    assert (tool.args, tool.files) == (("{file:a}", "{file:b}"), {"a": '{"v": 1}', "b": "text"})
+    assert tool.args == ("--zookeeper", "{file:a}", "{file:b}")
+    assert tool.files == {"a": '{"v": 1}', "b": "text"}
 
 
 RACKS = "drill: d\nabout: x\ncluster: {brokers: 4, racks: [a, b], topics: {t: [[0, 1]]}}\nsteps:\n"
@@ -553,15 +556,24 @@ WRONG = {
         "",
     ),
     "- {run: topic --list}": ("5:11", "unknown tool 'topic'", "did you mean topics?"),
+    "- run: topics --list": (
+        "5:10",
+        "topics requires the address of the cluster",
+        "add --bootstrap-server {bootstrap}",
+    ),
     "- {run: topics --replikation-factor 3}": (
         "5:11",
         "topics: replikation-factor is not a recognized option",
         "klamm topics --help",
     ),
     "- run: topics 'x": ("5:10", "not a command: No closing quotation", ""),
-    "- {run: 'topics {file:x}'}": ("5:11", "file 'x' is missing", ""),
+    "- {run: 'topics --zookeeper {file:x}'}": ("5:11", "file 'x' is missing", ""),
     "- {run: configs, files: {x: 1}}": ("5:20", "no argument of 'run' uses the file 'x'", ""),
-    "- {run: 'topics {file:..}', files: {..: 1}}": ("5:39", "'..' is not a file name", ""),
+    "- {run: 'topics --zookeeper {file:..}', files: {..: 1}}": (
+        "5:51",
+        "'..' is not a file name",
+        "",
+    ),
     "- {kill: 1, files: {x: 1}}": ("5:15", "'files' requires 'run' in the same step", ""),
     "- {until: {leader: {t-0: 4}}}": ("5:28", "the cluster has no broker 4", ""),
     "- {until: {leadr: {t-0: 1}}}": ("5:14", "unknown word in until 'leadr'", "mean leader?"),
