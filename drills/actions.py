@@ -51,7 +51,11 @@ class DrillAction(NamedTuple):
 
 def _on_brokers(action: Callable[[BrokerRef], Action]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
-        return tuple(map(action, reader.at_least_one(node, "broker", reader.broker_ref)))
+        refs = reader.at_least_one(node, "broker", reader.broker_ref)
+        for ref in refs:
+            if isinstance(ref, int) and refs.count(ref) > 1:
+                raise reader.error(node, f"broker {ref} is listed twice")
+        return tuple(map(action, refs))
 
     return read
 

@@ -357,7 +357,6 @@ def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
         ("  - parallel: [resume: 1, kill: 0]\n", "5:.* step pauses broker 1"),
         ("  - start: 1\n", "5:5: broker 1 is already running"),
         ("  - kill: 1\n  - heal_all\n  - start: [1]\n", "7:5: broker 1 is already running"),
-        ("  - kill: [1, 1]\n", "5:5: broker 1 is not running"),
         ("  - power_off: 1\n  - pause: 1\n", "6:5: broker 1 is not running"),
         ("  - kill_all\n  - expire_session: 2\n", "6:5: broker 2 is not running"),
         ("  - {repeat: 2, kill: 1}\n", "5:17: broker 1 is not running"),
@@ -548,6 +547,8 @@ WRONG = {
     "- {reassign: {t: [1]}}": ("5:17", "a key must be a partition, not 't'", "as in t-0"),
     "- {reassign: {t-0: []}}": ("5:22", "a partition needs at least one replica", ""),
     "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
+    "- kill: [1, 1]": ("5:11", "broker 1 is listed twice", ""),
+    "- {for_each: [0, 1], start: [0, 1, each]}": ("5:31", "broker 0 is listed twice", ""),
     "- {delete_znode: a}": ("5:20", "a znode must be the path of a znode, not 'a'", ""),
     "- {delete_znode: /a/}": ("5:20", "a znode must be the path of a znode, not '/a/'", ""),
     "- {delete_znode: [/a, /a//b]}": (
