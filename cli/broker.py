@@ -16,6 +16,7 @@ from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import brokers_text, listed
+from klamm.cluster.integers import INT32_MAX
 from klamm.runtime.actions import (
     MAX_SKEW_MS,
     FailLogDir,
@@ -61,7 +62,10 @@ def add(
     broker_id: Annotated[
         int | None,
         typer.Argument(
-            metavar="[N]", min=0, help="Id of the new broker. [default: the highest id plus 1]"
+            metavar="[N]",
+            min=0,
+            max=INT32_MAX,
+            help="Id of the new broker. [default: the highest id plus 1]",
         ),
     ] = None,
     rack: Annotated[str | None, typer.Option(help="Rack of the new broker.")] = None,

@@ -90,7 +90,7 @@ def fail(
     except ValueError:
         raise UsageError(
             "klamm disk fail requires either --broker or --journal",
-            hint="--log-dir requires --broker",
+            hint=None if log_dir is None else "--log-dir requires --broker",
         ) from None
     return _asked(client, action)
 

@@ -234,6 +234,8 @@ def _act(
     groups = tuple(tuple(map(_party, text.split(","))) for text in texts)
     if is_one_way and len(groups) != 2:
         raise UsageError("--one-way requires two groups", hint="as in --one-way 1 zookeeper")
+    if len(groups) == 1:
+        raise UsageError("give at least two groups", hint=f"as in {texts[0]} others")
     links: dict[str, Any] = {"between": groups}
     if is_one_way:
         links = {"sources": groups[0], "destinations": groups[1]}

@@ -264,7 +264,14 @@ DOES_NOTHING = "error: one of --loss, --repetition and --reordering must be grea
             "network fail-requests --drop --cut",
             "error: give one of --error, --drop, --cut and --delay-ms\n",
         ),
-        ("disk fail --kind eio", "error: klamm disk fail requires either --broker or --journal\n"),
+        ("network cut 0", "error: give at least two groups\nhint: as in 0 others\n"),
+        ("network degrade --loss 1 0,1", "error: give at least two groups\n"),
+        ("broker add 99999999999999", "error: Invalid value for '[N]': must be between"),
+        (
+            "disk fail --kind eio --log-dir d0",
+            "error: klamm disk fail requires either --broker or --journal\n"
+            "hint: --log-dir requires --broker\n",
+        ),
         (
             "disk fail --kind eio --journal --broker 1",
             "error: klamm disk fail requires either --broker or --journal\n",
@@ -277,3 +284,12 @@ def test_options_that_do_not_go_together(
     with scripted_api({}) as api:
         assert main([*shlex.split(words), "--server", api.address]) == 2
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_disk_fault_without_a_disk_has_no_hint_about_log_directories(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with scripted_api({}) as api:
+        assert main(["disk", "fail", "--kind", "eio", "--server", api.address]) == 2
+    problem = "klamm disk fail requires either --broker or --journal"
+    assert capsys.readouterr().err == f"error: {problem}\n"
