@@ -121,7 +121,7 @@ class YamlReader:
     def entries(self, node: yaml.Node, what: str) -> dict[str, YamlEntry]:
         """Return the entries of a mapping, keyed by the text of their keys."""
         if not isinstance(node, yaml.MappingNode) or not node.value:
-            raise self.error(node, f"{what} must be 'name: value' lines")
+            raise self.error(node, f"{what} must be at least one 'name: value' line")
         found: dict[str, YamlEntry] = {}
         for key_node, value in node.value:
             key = self.text(key_node, f"a name in {what}")

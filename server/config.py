@@ -254,7 +254,7 @@ class ServerConfig:
             problem = f"the port of broker {last_id} would be {port + last_id}"
             raise UsageError(
                 f"{option} {value}: {problem if last < port <= MAX_PORT else 'not a valid port'}",
-                hint=f"end it with :PORT, a port from 1 to {last}",
+                hint=f"{'use' if port > 0 else 'end it with :PORT,'} a port from 1 to {last}",
             )
 
     @property

@@ -26,7 +26,7 @@ _BROKER_HINT: Final = (
     'give an id, or e.g. "controller", "dead", "leader of t-0", "any ISR follower of t-0", "rack a"'
 )
 _PYTHON_WORDS: Final = {
-    "must be 'name: value' lines": "must be a dict with at least one entry",
+    "must be at least one 'name: value' line": "must be a dict with at least one entry",
     "'null'": "None",
 }
 """Words about YAML, and the same for Python."""

@@ -142,7 +142,9 @@ class ScenarioRunner:
         if isinstance(broker, TopicPartition):
             leader = getattr(self.view.state(str(broker)), "leader", NO_LEADER)
             if leader == NO_LEADER:
-                raise KlammError(f"cannot act on the leader of {broker}: it has no leader")
+                is_missing = self.view.replicas(str(broker)) is None
+                problem = "the partition does not exist" if is_missing else "it has no leader"
+                raise KlammError(f"cannot act on the leader of {broker}: {problem}")
             return [leader]
         if isinstance(broker, InRack):
             racks = self.cluster.spec.racks

@@ -542,7 +542,7 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
     ("step", "why"),
     [
         ("kill: [leader of t-0, leader of t-0]", "broker 0 is not running"),
-        ("stop: leader of u-0", "cannot act on the leader of u-0: it has no leader"),
+        ("stop: leader of u-0", "cannot act on the leader of u-0: the partition does not exist"),
         ("produce: {u-0: 5}", "cannot produce to u-0: the partition does not exist"),
         ("create_znode: {/brokers: null}", "cannot write /brokers: NODEEXISTS"),
         ("set_znode: {/admin/nowhere: null}", "cannot write /admin/nowhere: NONODE"),
@@ -558,6 +558,12 @@ def test_a_step_that_cannot_be_done_fails_the_drill(step: str, why: str) -> None
     (failure,) = verdict.failures
     assert (verdict.outcome, failure.place) == (Outcome.FAILED, "d.yaml:5:5")
     assert failure.seen.startswith(why)
+
+
+def test_nothing_can_be_done_to_the_leader_of_a_partition_that_has_none() -> None:
+    gone = "  - delete_znode: /brokers/topics/t/partitions/0/state\n"
+    (failure,) = run_text(f"{gone}  - kill: leader of t-0\n").failures
+    assert failure.seen == "cannot act on the leader of t-0: it has no leader"
 
 
 def written(path: str, data: str) -> str:

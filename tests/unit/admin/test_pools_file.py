@@ -52,11 +52,14 @@ def test_the_largest_id_and_the_longest_range() -> None:
     ("text", "said"),
     [
         ("", "f: the file is empty"),
-        ("pools", "f:1:1: the file must be 'name: value' lines"),
-        ("- 1", "f:1:1: the file must be 'name: value' lines"),
+        ("pools", "f:1:1: the file must be at least one 'name: value' line"),
+        ("- 1", "f:1:1: the file must be at least one 'name: value' line"),
         ("pools: {a: [1]}", "f:1:1: section 'topics' is missing"),
         ("topics: {x: a}", "f:1:1: section 'pools' is missing"),
-        ("pools: {}\ntopics: {x: a}", "f:1:8: section 'pools' must be 'name: value' lines"),
+        (
+            "pools: {}\ntopics: {x: a}",
+            "f:1:8: section 'pools' must be at least one 'name: value' line",
+        ),
         (GOOD + "pool: 1", "f:6:1: unknown word in the file 'pool'"),
         (GOOD + "pools: {c: [9]}", "f:6:1: 'pools' is given twice in the file"),
         (GOOD + "  x: b", "f:6:3: 'x' is given twice in section 'topics'"),
@@ -68,7 +71,7 @@ def test_the_largest_id_and_the_longest_range() -> None:
         (GOOD + "  'x(': a", "f:6:3: 'x(' is not a regular expression: missing ), unterminated"),
         (GOOD + "  '*x': a", "f:6:3: '*x' is not a regular expression: nothing to repeat"),
         (GOOD + "  '[[a]': a", "f:6:3: '[[a]' is not a regular expression: Possible nested set"),
-        (GOOD + "weights: 2", "f:6:10: section 'weights' must be 'name: value' lines"),
+        (GOOD + "weights: 2", "f:6:10: section 'weights' must be at least one 'name: value' line"),
         (GOOD + "weights: {3: 2}", "f:6:11: broker 3 has a weight but no pool"),
         (GOOD + "weights: {a: 2}", "f:6:11: 'a' in section 'weights' is not a broker id"),
         (

@@ -517,7 +517,11 @@ WRONG = {
         "",
     ),
     "- delay: {from: 0, to: 1}": ("5:12", "delay requires 'ms'", ""),
-    "- degrade_network: {}": ("5:22", "degrade_network must be 'name: value' lines", ""),
+    "- degrade_network: {}": (
+        "5:22",
+        "degrade_network must be at least one 'name: value' line",
+        "",
+    ),
     "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: give either", ""),
     "- degrade_network: {loss: 0, repetition: 0.0}": (
         "5:22",
@@ -848,7 +852,7 @@ def test_producers_that_exclude_each_other_are_refused(
 
 WRONG_FILES = {
     "": "d.yaml: the file is empty",
-    "- a": "d.yaml:1:1: a drill must be 'name: value' lines",
+    "- a": "d.yaml:1:1: a drill must be at least one 'name: value' line",
     "drill: d": "d.yaml:1:1: a drill requires 'about'",
     "drill: D\nabout: x\nsteps: [wait]": "d.yaml:1:8: the name 'D' must be lower case",
     f"drill: {'d' * 101}\nabout: x\nsteps: [wait]": (

@@ -19,6 +19,20 @@ TLS = ZooKeeperTls(ca=Path("ca.pem"))
 
 
 @pytest.mark.parametrize(
+    ("listen", "hint"),
+    [
+        ("99999", "use a port from 1 to 65533"),
+        ("h:65534", "use a port from 1 to 65533"),
+        ("localhost", "end it with :PORT, a port from 1 to 65533"),
+    ],
+)
+def test_a_hint_tells_a_missing_port_from_one_that_is_too_large(listen: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ServerConfig(**{**LISTEN, "listen": listen})
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
     "values",
     [
         {"brokers": MAX_BROKERS},
