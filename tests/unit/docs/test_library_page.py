@@ -13,8 +13,9 @@ def test_the_examples_run(tmp_path: Path) -> None:
     found = blocks("docs/library.md")
     examples = [one.text for one in found if one.language == "python" and not one.file]
     assert len(examples) == 3
-    (tmp_path / "examples.py").write_text("\n".join(examples), encoding="utf-8")
-    names = runpy.run_path(str(tmp_path / "examples.py"))
+    for text in examples:
+        (tmp_path / "example.py").write_text(text, encoding="utf-8")
+        names = runpy.run_path(str(tmp_path / "example.py"))
     names["test_restart"]()
 
 
