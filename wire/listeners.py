@@ -232,7 +232,8 @@ class Listeners:
             self._warn(broker_id, f"TLS handshake with {host} failed: {error}")
         except AuthenticationFailed as error:
             self.metrics.failed_authentications.labels(broker_id).inc()
-            self._warn(broker_id, f"authentication of {host} failed: {error}")
+            reason = str(error).removeprefix("Authentication failed: ")
+            self._warn(broker_id, f"authentication of {host} failed: {reason}")
         except (ConnectionLost, OSError, TimeoutError, WrongState):
             pass  # the broker stopped, or the client is gone
         finally:
