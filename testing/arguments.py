@@ -29,6 +29,12 @@ def check_text(name: str, value: object) -> None:
         raise UsageError(f"the {name} must be text (str), not {type(value).__name__}")
 
 
+def check_brokers(value: object) -> None:
+    """Raise UsageError if the number of brokers is text, which would be a number in a drill."""
+    if isinstance(value, str):
+        whole_number("brokers", value, 1)
+
+
 def check_configs(value: object) -> None:
     """Raise UsageError if the configs of a topic are neither a mapping nor None."""
     if value is not None and not isinstance(value, Mapping):

@@ -39,6 +39,7 @@ from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
 from klamm.testing.arguments import (
     call_text,
+    check_brokers,
     check_bytes,
     check_configs,
     check_function,
@@ -69,25 +70,28 @@ _ELSEWHERE: Final = {
 
 
 class ClusterOptions(TypedDict, total=False):
-    """Options of a cluster. Words of the drill language have the same meaning as in drills."""
+    """Options of a cluster. Words of the drill language have the same meaning as in drills.
+
+    For those that may be None, None means the default.
+    """
 
     seed: int
     """Seed of all random choices, by default 0. In a simulated cluster, the same seed and the same
     calls give the same journal."""
-    controllers: Sequence[int]
+    controllers: Sequence[int] | None
     """Ids of the controller candidates, by default all brokers."""
-    racks: Sequence[str]
+    racks: Sequence[str] | None
     """Names of racks, assigned to the brokers in turn."""
-    session_timeout: str
+    session_timeout: str | None
     """ZooKeeper session timeout of the brokers, by default 3s."""
-    config: Mapping[str, str | int | bool]
+    config: Mapping[str, str | int | bool] | None
     """Broker configs by Kafka's names."""
     segments: bool
     """If False, brokers keep only the offsets of records, in memory: `preload` is possible, but
     `send` and `consume` are not. By default, brokers keep records in segment files."""
     quirks: Sequence[str]
     """Known bugs of Kafka 2.8.2 to reproduce, such as KAFKA-13972; 2.8.2 means all of them."""
-    data_dir: str | Path
+    data_dir: str | Path | None
     """Empty directory for the journal and other files, by default a temporary directory."""
 
 
@@ -118,14 +122,19 @@ class ScriptedCluster(Actions):
         self._stack = contextlib.ExitStack()
         self._started: _Started | None = None
         self._is_closed = False
-        words = {name: value for name, value in given.items() if name not in _NOT_IN_DRILLS}
+        words = {
+            name: value
+            for name, value in options.items()
+            if name not in _NOT_IN_DRILLS and value is not None and value != {}
+        }
         drill = {
             "drill": _NAME,
             "about": "A cluster on which Python code acts.",
-            "cluster": {"segments": True, **words},
+            "cluster": {"segments": True, "brokers": brokers, **words},
             "steps": ["heal_all"],
         }
         with self._errors(_NAME):
+            check_brokers(brokers)
             _check_names(options, ("brokers", *ClusterOptions.__annotations__, *self.OWN_OPTIONS))
             self._data_dir = path("data_dir", options.get("data_dir"))
             quirks = parse_quirks(quirk_words(options.get("quirks", ())))
@@ -176,7 +185,7 @@ class ScriptedCluster(Actions):
     @property
     def _running(self) -> _Started:
         if self._is_closed:
-            hint = "act on it inside the with statement; afterwards only its journal can be read"
+            hint = "act on it in the with statement; later only journal, page() and elapsed_ms work"
             raise ClusterError("the cluster has been closed", replay=self.replay, hint=hint)
         return self._seen
 

@@ -385,7 +385,9 @@ def test_a_closed_cluster_can_only_be_read(
     if kind == "value":
         assert call(cluster)
         return
-    with pytest.raises(klamm.ClusterError, match="the cluster has been closed\nhint: act on it"):
+    with pytest.raises(
+        klamm.ClusterError, match=r"has been closed\nhint: act on .* journal, page\(\) and"
+    ):
         call(cluster)
 
 
@@ -436,6 +438,8 @@ def test_a_seed_is_a_whole_number(seed: object) -> None:
         ({"zookeeper": 5}, r"the address of ZooKeeper must be text \(str\), not int"),
         ({"seed": 10**5000}, r"seed has more than 100 digits\nreplay: .*\(brokers=3, seed=<int>\)"),
         ({"controllers": 1}, "controllers must be a list"),
+        ({"brokers": "3"}, "brokers must be a whole number from 1 on, not '3'"),
+        ({"brokers": None}, "brokers must be a whole number, not None"),
     ],
 )
 def test_an_invalid_option_is_refused_before_the_start(
@@ -443,6 +447,14 @@ def test_an_invalid_option_is_refused_before_the_start(
 ) -> None:
     with pytest.raises(klamm.ClusterError, match=text):
         klamm.LocalCluster(**options)
+
+
+def test_none_is_the_default_of_an_option(tmp_path: Path) -> None:
+    unset = dict.fromkeys(("controllers", "racks", "session_timeout", "config", "data_dir"))
+    with klamm.SimulatedCluster(**unset) as cluster:
+        cluster.expect(brokers=[0, 1, 2])
+    with klamm.SimulatedCluster(config={}) as cluster:
+        cluster.expect(brokers=[0, 1, 2])
 
 
 def test_brokers_may_be_a_range() -> None:
