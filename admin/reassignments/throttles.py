@@ -162,8 +162,9 @@ class Throttles:
         skipped = [] if live is None else [id_ for id_ in ids if id_ not in set(map(str, live))]
         kept = SavedThrottles({id_: saved.brokers[id_] for id_ in skipped})
         ordered = {id_: saved.brokers[id_] for id_ in ids if id_ not in skipped}
-        self._replace("Restoring", BROKERS, ordered)
-        self._replace("Restoring", TOPICS, dict(sorted(saved.topics.items())))
+        for kind, entities in ((BROKERS, ordered), (TOPICS, dict(sorted(saved.topics.items())))):
+            if entities:
+                self._replace("Restoring", kind, entities)
         self._output.report["restored"] = {"brokers": ordered, "topics": saved.topics}
         if skipped:
             file.write_bytes(msgspec.json.encode(kept))
