@@ -77,10 +77,7 @@ def add(
     """
     with waiting("the new broker to register"):
         answer = client.post("/brokers", {"id": broker_id, "rack": rack})
-    found = client.get("/brokers")
-    live = {answer["id"], *found["live"]}
-    racks = {one["id"]: one["rack"] for one in found["brokers"] if one["id"] in live}
-    print_lines(rack_warning(answer["id"], racks), err=True)
+    _warn_of_racks(client, answer["id"])
     return answer, f"broker {answer['id']} is registered"
 
 
@@ -158,10 +155,14 @@ def start(
 ) -> Answered:
     """Start a broker again; if it is still stopping, wait until it has stopped.
 
-    If the broker's previous session still exists, wait until that session expires.
+    If the broker's previous session still exists, wait until that session expires. A broker that is
+    dead in the dump of klamm up --from-dump has no rack: klamm broker add starts it with one.
     """
-    with nullcontext() if no_wait else _start_wait(client, broker_id):
+    broker = {} if no_wait else client.get(f"/brokers/{broker_id}")
+    with _start_wait(broker) if broker else nullcontext():
         answer = client.act(Start(broker_id, wait=not no_wait))
+    if broker.get("state") == "not started":
+        _warn_of_racks(client, broker_id, again=True)
     return answer, f"broker {broker_id} is registered (after {answer['took_ms']} ms)"
 
 
@@ -229,10 +230,18 @@ def shutdown_text(shutdown: Mapping[str, Any]) -> str:
     return f"; its controlled shutdown failed: {why}"
 
 
-def rack_warning(added: int, racks: Mapping[int, str | None]) -> list[str]:
+def _warn_of_racks(client: ServerClient, added: int, *, again: bool = False) -> None:
+    found = client.get("/brokers")
+    live = {added, *found["live"]}
+    racks = {one["id"]: one["rack"] for one in found["brokers"] if one["id"] in live}
+    print_lines(rack_warning(added, racks, again=again), err=True)
+
+
+def rack_warning(added: int, racks: Mapping[int, str | None], *, again: bool = False) -> list[str]:
     """Return a warning and a hint if only some brokers have a rack, otherwise an empty list.
 
-    The hint is to stop the smaller group. ``added``: the id of the broker that was just added.
+    The hint is to stop the smaller group. ``added``: the id of the broker that was just started; it
+    may be added ``again``, with a rack.
     """
     having = [id_ for id_, rack in sorted(racks.items()) if rack is not None]
     lacking = sorted(racks.keys() - {*having})
@@ -240,12 +249,13 @@ def rack_warning(added: int, racks: Mapping[int, str | None]) -> list[str]:
     if not fewer:
         return []
     mine, theirs, option = ("a", "none", "without") if fewer is having else ("no", "one", "with")
+    other = f"broker {added}" if again and fewer == [added] else "another broker"
     stops = listed([f"klamm broker stop {id_}" for id_ in fewer], SHOWN_PARTITIONS)
     return [
         f"warning: {_have(fewer)} {mine} rack, but {_have(others)} {theirs}: until "
         "all or none of the running brokers have a rack, topics can only be created with "
         "--replica-assignment",
-        f"hint: {stops}, then add another broker {option} --rack",
+        f"hint: {stops}, then add {other} {option} --rack",
     ]
 
 
@@ -261,9 +271,9 @@ def _session_end(killed: Mapping[str, Any]) -> str:
     return f"its session expires within about {killed['session_timeout_ms']} ms"
 
 
-def _start_wait(client: ServerClient, broker_id: int) -> AbstractContextManager[None]:
+def _start_wait(broker: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Context manager that shows what a starting broker waits for, e.g. the expiry of a session."""
-    broker: dict[str, Any] = client.get(f"/brokers/{broker_id}")
+    broker_id = broker["id"]
     if broker["state"] == "stopping":
         return waiting(f"broker {broker_id} to stop", is_certain=True)
     if broker["registered"] and broker["state"] not in ("running", "paused", "starting"):

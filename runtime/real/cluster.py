@@ -330,7 +330,9 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         if broker_id in (self.nodes if may_exist else self.spec.broker_ids):
             raise WrongState(
                 f"broker {broker_id} already exists",
-                hint="klamm status lists all brokers; choose an id that is not in use",
+                hint=f"klamm broker stop {broker_id} stops it, so that it can be added again"
+                if may_exist
+                else "klamm status lists all brokers; choose an id that is not in use",
                 retriable=False,
             )
         self.spec = self.spec.with_broker(broker_id, rack)

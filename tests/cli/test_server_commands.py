@@ -223,6 +223,22 @@ def test_a_broker_is_added(
     assert capsys.readouterr() == ("broker 7 is registered\n" * 2, said * 2)
 
 
+def test_a_broker_that_was_dead_in_the_dump_has_no_rack(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    brokers = [{**BROKER, "id": id_, "rack": rack} for id_, rack in ((0, "a"), (2, "b"), (1, None))]
+    script = {
+        "GET /brokers/1": session("not started", registered=False),
+        "POST /brokers/1/start": started(),
+        "GET /brokers": {"brokers": brokers, "live": [0, 2]},
+    }
+    with scripted_api(script) as api:
+        assert main(["broker", "start", "1", "--server", api.address]) == 0
+    warning, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert warning.startswith("warning: broker 1 has no rack, but brokers 0, 2 have one: until ")
+    assert hint == "hint: klamm broker stop 1, then add broker 1 with --rack"
+
+
 @pytest.mark.parametrize(
     ("broker", "said"),
     [

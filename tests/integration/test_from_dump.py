@@ -133,8 +133,9 @@ def test_a_broker_that_is_dead_in_the_dump_gets_a_rack(chroot: str, tmp_path: Pa
         operations.perform(Start(3))
         wait_until(lambda: create() == (Errors.UNKNOWN_SERVER_ERROR, RACKS_MISSING))
         for running in (0, 3):
-            with pytest.raises(WrongState, match=f"broker {running} already exists"):
+            with pytest.raises(WrongState, match=f"broker {running} already exists") as refused:
                 operations.add(running, "r")
+            assert ("klamm broker stop 3" in str(refused.value.hint)) is (running == 3)
         operations.perform(Stop(3))
         assert operations.add(3, "r")["rack"] == "r"
         assert server.cluster.spec.broker_ids == (0, 1, 3)
