@@ -38,7 +38,7 @@ JournalFile = Annotated[
 
 
 class JournalOrigin(msgspec.Struct, frozen=True):
-    """A journal and the range of rows that were read from it.
+    """A journal and the rows that were read from it: their number, and the range of their times.
 
     ``is_written``: a running klamm writes the journal. If not, its cluster has ended, or the file
     is a copy. ``cluster`` is the URL of that klamm, or None if it has no HTTP API.
@@ -90,8 +90,8 @@ class CountedRows:
             count += len(part.lines)
             for line in part.lines:
                 row = valid_row(line)
-                first_ms = row.t_ms if first_ms is None else first_ms
-                last_ms = row.t_ms
+                first_ms = row.t_ms if first_ms is None else min(first_ms, row.t_ms)
+                last_ms = row.t_ms if last_ms is None else max(last_ms, row.t_ms)
                 yield row
             part = self._source.after(part.next)
         if not count:

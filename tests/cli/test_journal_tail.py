@@ -162,6 +162,10 @@ def test_rows_are_counted_while_they_are_read(folder: Path, kind: type[FileSourc
         None,
         False,
     )
+    with (folder / "journal.jsonl").open("a") as journal:
+        journal.write(f"{json.dumps(ROWS[1])}\n")  # as in a copy of several files
+    assert len(list(rows.rows())) == 6
+    assert (rows.origin.first_ms, rows.origin.last_ms) == (0, 4)
     (folder / "journal.jsonl").write_text("")
     with pytest.raises(UsageError, match="has no journal rows"):
         list(CountedRows(FileSource(folder / "journal.jsonl")).rows())
