@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow, parse_row
 from klamm.runtime.journal_text import EventNames, row_text
 from klamm.server.data_dir import default_data_dir, is_held, read_address
-from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
+from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after, torn_line
 
 FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10
@@ -93,14 +93,16 @@ def tail(
     directory, which remains when the cluster has ended. Times are local.
     """
     source = journal_source(server, data_dir, os.environ)
+    torn: tuple[str, ...] = ()
     if isinstance(source, FileSource) and not writer_of(source.path).is_running:
         ended = f"warning: the cluster of {source.path} has ended: these are its last rows"
         typer.echo(ended, err=True)
+        torn = torn_line(source.path)
     names = EventNames()
     warnings = DamageWarnings()
     part = source.last(count)
     while True:
-        warnings.show(part)
+        warnings.show((*part.damaged, *torn))
         print_lines(line.decode() if json else row_line(line, names) for line in part.lines)
         if not follow:
             return
@@ -154,9 +156,9 @@ class DamageWarnings:
     def __init__(self) -> None:
         self._shown: set[str] = set()
 
-    def show(self, part: JournalPart) -> None:
-        """Print the warnings about a part of the journal to standard error."""
-        for damage in part.damaged:
+    def show(self, damaged: Iterable[str]) -> None:
+        """Print the warnings about damaged lines and files to standard error."""
+        for damage in damaged:
             if damage not in self._shown and len(self._shown) <= WARNINGS_SHOWN:
                 self._shown.add(damage)
                 is_last = len(self._shown) > WARNINGS_SHOWN

@@ -27,6 +27,7 @@ from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.runtime.journal_text import time_zone
+from klamm.server.journal_tail import torn_line
 
 JournalFile = Annotated[
     Path | None,
@@ -86,7 +87,7 @@ class CountedRows:
         count, first_ms, last_ms = 0, None, None
         part = self._source.after(0)
         while part.lines:
-            self._warnings.show(part)
+            self._warnings.show(part.damaged)
             count += len(part.lines)
             for line in part.lines:
                 row = valid_row(line)
@@ -99,7 +100,9 @@ class CountedRows:
                 f"{self.path} has no journal rows",
                 hint="klamm up writes the journal to journal.jsonl in its data directory",
             )
-        self._warnings.show(part)
+        self._warnings.show(part.damaged)
+        if isinstance(self._source, FileSource) and not self.is_written:
+            self._warnings.show(torn_line(self._source.path))
         self._count, self._first_ms, self._last_ms = count, first_ms, last_ms
 
     @property

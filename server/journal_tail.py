@@ -8,6 +8,7 @@ as damaged.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -92,6 +93,20 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
         place = part.next if data or segment.end is None else segment.end
         if part.lines:
             return JournalPart(part.lines, place, damaged)
+
+
+def torn_line(path: Path) -> tuple[str, ...]:
+    """Describe the last line as damaged if it lacks its newline; otherwise return ().
+
+    Only for a journal that no klamm is writing. Raises OSError.
+    """
+    with opened_at(path, sys.maxsize) as opened:
+        if opened is None:
+            return ()
+        segment, file = opened
+        size = file.seek(0, os.SEEK_END)
+        end = _end_of_lines(file, size)
+        return () if end == size else (f"{segment.path.name}:{line_number(file, end)}: torn",)
 
 
 def _unread(segment: LogFile, place: int) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) ->
     damaged = lines[3][:40] + lines[4]  # the result of a restart after a torn write
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"".join([*lines[:3], damaged, *lines[5:], b"\0" * 50]))
-    warning = "warning: the journal is damaged: journal.jsonl:4: not json\n"
+    warning = "warning: the journal is damaged: journal.jsonl:"
     for arguments in (
         ["journal", "tail", "-n", "10000", "--data-dir", str(tmp_path)],
         ["explain", "orders-0", "--data-dir", str(tmp_path)],
@@ -37,8 +37,8 @@ def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) ->
     ):
         assert main(arguments) == 0
         printed = capsys.readouterr()
-        *ended, damage = printed.err.splitlines(keepends=True)
-        assert damage == warning
+        *ended, first, last = printed.err.splitlines()
+        assert (first, last) == (f"{warning}4: not json", f"{warning}{len(lines)}: torn")
         assert [" has ended: " in line for line in ended] == [True] * ("--data-dir" in arguments)
         assert "orders-0" in printed.out
 
@@ -62,7 +62,7 @@ def test_every_reader_skips_the_same_line(
     place = range(len(lines))[at]
     bad = msgspec.json.encode({**msgspec.json.decode(lines[place]), **changes}) + b"\n"
     path = tmp_path / "journal.jsonl"
-    path.write_bytes(b"".join([b"{\n", *lines[:place], bad, *lines[place:]]))
+    path.write_bytes(b"".join([b"{\n", *lines[:place], bad, *lines[place:], b"{"]))
     for arguments in (
         ["journal", "tail", "-n", "10000", "--data-dir", str(tmp_path)],
         ["explain", "orders-0", "--journal", str(path)],
@@ -70,9 +70,10 @@ def test_every_reader_skips_the_same_line(
         ["drill", "record", "--journal", str(path)],
     ):
         assert main(arguments) == 0
-        *_, first, second = capsys.readouterr().err.splitlines()
+        *_, first, second, last = capsys.readouterr().err.splitlines()
         assert "journal.jsonl:1: not json" in first
         assert f"journal.jsonl:{place + 2}: {problem}" in second
+        assert f"journal.jsonl:{len(lines) + 3}: torn" in last
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,14 @@ def test_a_row_that_is_none_ends_the_command(
 def test_damage_is_named_once_and_not_without_end(capsys: pytest.CaptureFixture[str]) -> None:
     warnings = DamageWarnings()
     for _ in range(2):
-        warnings.show(JournalPart([], 0, tuple(str(number) for number in range(20))))
+        warnings.show(str(number) for number in range(20))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "warning: the journal is damaged: 0"
     assert len(lines) == 11
     assert lines[-1] == "warning: the journal is damaged: 10; further damage is not shown"
     warnings = DamageWarnings()
     for _ in range(2):
-        warnings.show(JournalPart([], 0, ("x",)))
+        warnings.show(("x",))
     assert capsys.readouterr().err == "warning: the journal is damaged: x\n"
 
 
