@@ -12,10 +12,11 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
+from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
 from klamm.cluster.types import EndPoint
 from klamm.wire.client_connections import ClientConnections
-from klamm.wire.frames import encoded_response, request_key
+from klamm.wire.frames import RequestKey, encoded_response, request_key
 
 CLIENT, BROKER = Address("client", 1), Address("broker", 5)
 PATIENCE_S = 10.0
@@ -45,10 +46,14 @@ class Broker:
             connection.settimeout(PATIENCE_S)
             yield connection
 
+    def read(self, connection: socket.socket) -> RequestKey:
+        """Read the next request of a connection."""
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        return request_key(connection.recv(size, socket.MSG_WAITALL))
+
     def answer(self, connection: socket.socket, producer_id: int) -> None:
         """Answer the next request of a connection."""
-        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-        key = request_key(connection.recv(size, socket.MSG_WAITALL))
+        key = self.read(connection)
         values = {"error_code": Errors.NONE, "producer_id": producer_id, "producer_epoch": 0}
         connection.sendall(encoded_response(key, values))
 
@@ -93,6 +98,17 @@ def test_requests_of_a_client_use_one_connection_and_are_answered_in_order(
             broker.answer(connection, number * 10)
         arrived = [delivered.arrived.get(timeout=PATIENCE_S) for _ in range(3)]
     assert arrived == [response(number, number * 10) for number in (1, 2, 3)]
+
+
+def test_no_response_is_expected_to_produced_records_without_acks(
+    broker: Broker, connections: ClientConnections, delivered: Delivered
+) -> None:
+    connections.send(Message(CLIENT, BROKER, 1, ProduceRequest(0, 1_000, {})))
+    connections.send(request(2))
+    with broker.connection() as connection:
+        broker.read(connection)
+        broker.answer(connection, 20)
+        assert delivered.arrived.get(timeout=PATIENCE_S) == response(2, 20)
 
 
 def test_a_client_is_told_of_a_lost_connection_and_connects_again(
