@@ -33,6 +33,20 @@ def test_a_server_that_did_not_answer_in_time_may_still_do_it(wait: object) -> N
     assert raised.value.retriable
 
 
+def test_only_the_time_without_a_connection_counts() -> None:
+    completion = Completion()
+    looks = iter([True] * 11)  # ten looks take a second
+
+    def is_connected() -> bool:
+        if next(looks, False):
+            return True
+        completion.finish()
+        return False
+
+    unless_lost(1.0, is_connected)(completion)
+    assert completion.done
+
+
 def test_an_instance_knows_better_than_its_class() -> None:
     assert StoreError("x").definite and not StoreError("x", definite=False).definite
     assert not RequestTimedOut("x").definite and RequestTimedOut("x", definite=True).definite
