@@ -149,6 +149,25 @@ def test_sessions_in_a_snapshot_are_skipped(tmp_path: Path) -> None:
     assert list(read_entries(path)) == moved
 
 
+@pytest.mark.parametrize(
+    ("stored", "owner"),
+    [
+        pytest.param((1 << 56) + 7, (1 << 56) + 7, id="session"),
+        pytest.param(-(1 << 63), 0, id="container"),
+        pytest.param(-(1 << 56) + 60_000, 0, id="time to live of a minute"),
+    ],
+)
+def test_only_a_session_owns_a_znode_in_a_snapshot(tmp_path: Path, stored: int, owner: int) -> None:
+    data = bytearray((DATA / "snapshot.0").read_bytes())
+    last = [*read_entries(DATA / "snapshot.0")][-1]
+    struct.pack_into(">q", data, len(data) - 34, stored)  # before the pzxid of the last znode
+    data[-13:-5] = struct.pack(">q", zlib.adler32(data[:-13]))
+    path = tmp_path / "snapshot.0"
+    path.write_bytes(data)
+    changed = [*read_entries(path)][-1]
+    assert changed == last._replace(node=last.node._replace(ephemeral_owner=owner))
+
+
 def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.0"
     path.write_bytes((DATA / "snapshot.0").read_bytes().replace(b"\2", b"\3", 1))
