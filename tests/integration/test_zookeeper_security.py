@@ -122,6 +122,7 @@ def test_a_cluster_is_protected_and_opened_again(
     assert msgspec.json.decode(done.stdout)["secure"] is True
     assert acls_of(owner, f"{root}/brokers/ids") == [OWNER, ALL_READ]
     assert acls_of(owner, root) == [OWNER, ALL_READ]
+    assert acls_of(owner, f"{root}/klamm") == [OWNER, ALL_READ]
     with pytest.raises(NoAuthError):
         zookeeper_client.get(f"{root}/config/users/alice")
 
