@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 
@@ -25,6 +27,19 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = 
         if time.monotonic() > deadline_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
         never.wait(0.01)
+
+
+def replace_sleep(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
+    """Let ``time.sleep`` call ``sleep`` in this thread; others, such as py4j's, still sleep."""
+    own = threading.get_ident()
+
+    def replaced(wait_s: float) -> None:
+        if threading.get_ident() == own:
+            sleep(wait_s)
+        else:
+            threading.Event().wait(wait_s)
+
+    monkeypatch.setattr("time.sleep", replaced)
 
 
 class WaitingEnds(io.StringIO):

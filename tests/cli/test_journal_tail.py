@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from klamm.runtime.journal_text import time_zone
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.journal_tail import JournalPart, last_rows, rows_after
 from tests.scripted_api import STATUS, scripted_api
+from tests.waiting import replace_sleep
 
 ROWS = [
     {
@@ -82,7 +82,7 @@ def test_new_rows_are_followed(
             with (folder / "journal.jsonl").open("a") as file:
                 file.write(f"{json.dumps({**ROWS[0], 'detail': 'new'})}\n")
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    replace_sleep(monkeypatch, sleep)
     assert tail(folder, "-n", "1", "-f") == 130
     out, err = capsys.readouterr()
     assert [line.split()[-1] for line in out.splitlines()] == ["t4", "new"]

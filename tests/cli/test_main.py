@@ -22,6 +22,7 @@ from klamm.cluster.errors import Interrupted, KlammError, NotKlamm
 from klamm.placement.broker_metadata import MAX_BROKERS
 from klamm.runtime.archive import MAX_SEGMENT_BYTES
 from tests.scripted_api import STATUS, scripted_api
+from tests.waiting import replace_sleep
 
 ROOT = Path(__file__).parents[2]
 
@@ -192,7 +193,7 @@ def test_a_tool_that_waits_for_brokers_says_so_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    replace_sleep(monkeypatch, slept.append)
     pauses = _Pauses()
     for _ in range(3):
         pauses.sleep(600)

@@ -17,6 +17,7 @@ from klamm.cli.main import main
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cluster.errors import WrongState
 from tests.scripted_api import Script, scripted_api
+from tests.waiting import replace_sleep
 
 PRODUCER: Final = {"id": 4, "partitions": [0], "has_values": True}
 NEW_PRODUCER: Final = {
@@ -312,7 +313,7 @@ class Clock:
         self.now_s = 0.0
         self.slept: list[float] = []
         monkeypatch.setattr("time.monotonic", lambda: self.now_s)
-        monkeypatch.setattr("time.sleep", self.sleep)
+        replace_sleep(monkeypatch, self.sleep)
 
     def sleep(self, wait_s: float) -> None:
         self.slept.append(wait_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from klamm.cli.main import main
 from klamm.server.journal_tail import MAX_BYTES
 from tests.scripted_api import BROKER, STATUS, scripted_api
+from tests.waiting import replace_sleep
 
 SERVERS = [
     {"id": n, "address": f"h:{n}", "state": state} for n, state in ((1, "leader"), (2, "down"))
@@ -115,7 +115,7 @@ def test_watch_prints_new_rows_and_changes_of_the_summary(
         if len(sleeps) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    replace_sleep(monkeypatch, sleep)
     failing = {**STATUS, "failovers": {"failed": 2, "failure": "no znode", "pause_ms": 1}}
     stale = {**ELECTED, "zookeeper": zookeeper(is_stale=True)}
     script = {
@@ -149,7 +149,7 @@ def test_watch_skips_rows_that_are_too_many(
             raise KeyboardInterrupt
 
     sleeps = [True, False]
-    monkeypatch.setattr(time, "sleep", interrupt)
+    replace_sleep(monkeypatch, interrupt)
     many = [row("x" * (MAX_BYTES // 4)) for _ in range(2)]
     script = {
         "GET /status": STATUS,

@@ -237,6 +237,7 @@ def test_the_page_of_a_real_cluster_shows_who_leads_and_who_is_registered(chroot
         cluster.until(healthy=True)
         cluster.run("topics --zookeeper {zk} --delete --topic u")
         cluster.until(deleted="u")
+        cluster.wait("20ms")  # the page rounds times
         root = read_page(cluster.page("p", ValueError("t-0 and u-0")))
     shown = periods(root)
     texts = {lane: [text for name, *_, text in shown if name == lane] for lane, *_ in shown}

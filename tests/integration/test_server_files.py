@@ -20,6 +20,7 @@ from klamm.server.data_dir import (
 )
 from klamm.server.journal_tail import last_rows, rows_after
 from tests.disk_limits import files_limited_to
+from tests.waiting import replace_sleep
 
 
 def row(number: int, width: int = 1) -> bytes:
@@ -133,7 +134,7 @@ def test_a_reader_that_looks_at_the_lock_does_not_prevent_a_start(
 ) -> None:
     reader = os.open(tmp_path / "klamm.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(reader, fcntl.LOCK_SH)
-    monkeypatch.setattr("time.sleep", lambda _: os.close(reader))
+    replace_sleep(monkeypatch, lambda _: os.close(reader))
     starting = DataDir(tmp_path)
     starting.open()
     assert is_held(tmp_path)
