@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,18 +28,25 @@ from klamm.runtime.checks.observations import (
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import Condition, Step, StepCheck
 from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
+from klamm.zk.znodes import (
+    BrokerIdsZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    DeleteTopicsTopicZNode,
+    DeleteTopicsZNode,
+    MalformedZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicsZNode,
+    TopicZNode,
+)
 
 Json = dict[str, Any]
 NONE: Final = "none"
 MOVED: Final = "moved"
-_DELETE_TOPICS: Final = "/admin/delete_topics"
-_REQUESTS: Final = ("/admin/reassign_partitions", "/admin/preferred_replica_election")
+_REQUESTS: Final = (ReassignPartitionsZNode.path, PreferredReplicaElectionZNode.path)
 _MAX_LINES: Final = 10
-_TOPICS: Final = "/brokers/topics"
-
-
-class _ControllerZNode(msgspec.Struct):
-    brokerid: int
 
 
 class ClusterView:
@@ -91,16 +99,19 @@ class ClusterView:
 
     def controller_id(self) -> int | None:
         """Return the broker id in /controller, or None if the znode is missing or malformed."""
-        node = decode_json(self.read("/controller").data, _ControllerZNode)
-        return None if node is None else node.brokerid
+        with suppress(MalformedZNode):
+            return ControllerZNode.decode(self.read(ControllerZNode.path).data)
+        return None
 
     def controller_epoch(self) -> int:
         """Return the controller epoch in ZooKeeper, or 0 if the znode is missing or malformed."""
-        return decode_json(self.read("/controller_epoch").data, int) or 0
+        with suppress(MalformedZNode):
+            return ControllerEpochZNode.decode(self.read(ControllerEpochZNode.path).data)
+        return 0
 
     def has_moved(self) -> bool:
         """Return True if /controller exists and a controller was elected since the step began."""
-        return self.controller_epoch() > self._epoch_before and self.exists("/controller")
+        return self.controller_epoch() > self._epoch_before and self.exists(ControllerZNode.path)
 
     def state(self, topic_partition: str) -> State | None:
         """Return the state of a partition, or None if its znode is missing or malformed."""
@@ -108,7 +119,7 @@ class ClusterView:
 
     def topic(self, topic: str) -> Topic | None:
         """Return the contents of a topic znode, or None if it is missing or malformed."""
-        return decode_topic(self.read(f"{_TOPICS}/{topic}").data)
+        return decode_topic(self.read(TopicZNode.path(topic)).data)
 
     def replicas(self, topic_partition: str) -> list[int] | None:
         """Return a partition's replicas from the topic znode, or None if they are not listed."""
@@ -129,8 +140,7 @@ class ClusterView:
 
 def state_path(topic_partition: str) -> str:
     """Return the path of a partition's state znode."""
-    topic, _, partition = topic_partition.rpartition("-")
-    return f"{_TOPICS}/{topic}/partitions/{partition}/state"
+    return TopicPartitionStateZNode.path(partition_of(topic_partition))
 
 
 def partition_of(name: str) -> TopicPartition:
@@ -166,7 +176,7 @@ def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, A
 def _brokers(view: ClusterView, _: Any) -> list[int]:
     # klamm's own broker in a cluster of Kafka's brokers is only a controller.
     others = view.driver.cluster.spec.pools.without_replicas
-    registered = set(map(parse_whole_number, view.children("/brokers/ids")))
+    registered = set(map(parse_whole_number, view.children(BrokerIdsZNode.path)))
     return sorted(id_ for id_ in registered.difference(others) if id_ is not None)
 
 
@@ -247,11 +257,11 @@ def _deleted(view: ClusterView, wanted: Any) -> list[str]:
 
 
 def _is_left(view: ClusterView, topic: str) -> bool:
-    return view.exists(f"{_TOPICS}/{topic}") or view.exists(f"{_DELETE_TOPICS}/{topic}")
+    return view.exists(TopicZNode.path(topic)) or view.exists(DeleteTopicsTopicZNode.path(topic))
 
 
 def _reassigning(view: ClusterView, _: Any) -> list[str]:
-    return view.reassigned(view.children(_TOPICS))
+    return view.reassigned(view.children(TopicsZNode.path))
 
 
 def _not_reassigning(view: ClusterView, wanted: Any) -> list[str]:
@@ -278,10 +288,10 @@ def _find_unhealthy(view: ClusterView) -> list[str]:
     wanted = sorted(view.driver.cluster.spec.broker_ids)
     brokers = _brokers(view, None)
     found = [] if brokers == wanted else [f"brokers {brokers} are registered"]
-    pending = view.children(_DELETE_TOPICS)
+    pending = view.children(DeleteTopicsZNode.path)
     found += [f"topic {topic} is queued for deletion" for topic in pending]
     found += [f"{path} exists" for path in _REQUESTS if view.exists(path)]
-    topics = view.children(_TOPICS)
+    topics = view.children(TopicsZNode.path)
     found += [f"{tp} is being reassigned" for tp in view.reassigned(topics)]
     for topic in topics:
         node = view.topic(topic)

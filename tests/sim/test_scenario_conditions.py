@@ -17,7 +17,7 @@ from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.zk.store import Create
+from klamm.zk.store import Create, SetData
 
 T = "/brokers/topics/t"
 # Kind: (a value that holds, a value that does not, what is seen) after ``look``.
@@ -133,6 +133,13 @@ def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
     assert (not_moved.is_met, not_moved.seen) == (False, "not moved")
     assert (did.is_met, did.seen) == (True, "moved")
     assert (gone.is_met, gone.seen) == (False, "not moved"), "it has died since"
+
+
+@pytest.mark.parametrize(("data", "epoch"), [(b"+7", 7), (b"007", 7), (b"seven", 0)])
+def test_the_controller_epoch_is_read_as_the_controller_reads_it(data: bytes, epoch: int) -> None:
+    runner, driver = four_brokers()
+    driver.store.write([[SetData("/controller_epoch", data)]])
+    assert evaluate_condition(Condition("controller_epoch", epoch), runner.view) == (True, epoch)
 
 
 def test_a_check_that_is_required_and_fails_is_the_last() -> None:
