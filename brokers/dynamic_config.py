@@ -17,7 +17,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
+from klamm.cluster.configs import (
+    BROKER_CONFIGS,
+    UNCLEAN,
+    effective_broker_configs,
+    valid_dynamic_configs,
+)
 from klamm.cluster.errors import SessionExpired, StoreError
 from klamm.cluster.protocols import Clock
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
@@ -59,18 +64,13 @@ class DynamicBrokerConfig:
     def __init__(self, unclean_leader_election_enable: bool) -> None:
         self.overrides: Config = {}
         self.defaults: Config = {}
-        self._static_unclean = unclean_leader_election_enable
+        self._static = {UNCLEAN: str(unclean_leader_election_enable)}
 
     @property
     def unclean_leader_election_enable(self) -> bool:
-        """Value of unclean.leader.election.enable for topics that do not override it.
-
-        Overrides that are not booleans are ignored.
-        """
-        for config in (self.overrides, self.defaults):
-            if UNCLEAN in config and BROKER_CONFIGS[UNCLEAN].is_valid(config[UNCLEAN]):
-                return bool(BROKER_CONFIGS[UNCLEAN].parse(config[UNCLEAN]))
-        return self._static_unclean
+        """Value of unclean.leader.election.enable for topics that do not override it."""
+        configs = effective_broker_configs(self.overrides, self.defaults, self._static)
+        return bool(BROKER_CONFIGS[UNCLEAN].value(configs))
 
 
 def _ignored(*_: object) -> None:
@@ -282,6 +282,14 @@ class DynamicConfigManager:
             self.config.overrides = config
         else:
             return
+        ignored = config.keys() - valid_dynamic_configs(config).keys()
+        if ignored:
+            logger.warning(
+                "broker %d: ignoring configs of brokers/%s that are invalid or not dynamic: %s",
+                self._broker_id,
+                name,
+                ", ".join(sorted(ignored)),
+            )
         self.on_own_config(self.config.overrides, self.config.defaults)
         if self.config.unclean_leader_election_enable and not was_enabled:
             self.on_unclean_election_enabled(None)

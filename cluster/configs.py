@@ -385,6 +385,29 @@ def with_synonyms(name: str) -> tuple[str, ...]:
     return (name, *BROKER_CONFIGS[name].synonyms) if name in BROKER_CONFIGS else (name,)
 
 
+def valid_dynamic_configs(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return the dynamic configs of a broker that have an effect.
+
+    As in Kafka, values that are invalid and configs that are not dynamic are ignored.
+    """
+    return {
+        name: text
+        for name, text in configs.items()
+        if (config := BROKER_CONFIGS.get(name)) is None
+        or (config.dynamic and config.is_valid(text))
+    }
+
+
+def effective_broker_configs(
+    own: Mapping[str, str], of_all: Mapping[str, str], static: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the effective values of the configs that are set for a broker.
+
+    The broker's own dynamic configs precede those of all brokers, and these the static configs.
+    """
+    return {**static, **valid_dynamic_configs(of_all), **valid_dynamic_configs(own)}
+
+
 def topic_default(config: Config, broker: Mapping[str, str]) -> Any:
     """Return the value of a topic config for topics that do not override it.
 

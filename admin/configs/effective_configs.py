@@ -17,7 +17,9 @@ from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigS
 from klamm.cluster.configs import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
+    effective_broker_configs,
     topic_default,
+    valid_dynamic_configs,
     value_text,
     with_synonyms,
 )
@@ -41,7 +43,7 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
     @property
     def values(self) -> Mapping[str, str]:
         """Effective values of the configs that are set for this broker."""
-        return {**self.static, **_valid(self.of_all), **_valid(self.own)}
+        return effective_broker_configs(self.own, self.of_all, self.static)
 
     def synonyms(self, name: str, default: str | None = None) -> tuple[ConfigSynonym, ...]:
         """Return the settings that can determine the config ``name``, highest precedence first.
@@ -52,8 +54,8 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
         names = with_synonyms(name)
         known = {one: BROKER_CONFIGS[one].default for one in names if one in BROKER_CONFIGS}
         levels: tuple[tuple[ConfigSource, Mapping[str, str | None]], ...] = (
-            (ConfigSource.DYNAMIC_BROKER_CONFIG, _valid(self.own)),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, _valid(self.of_all)),
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, valid_dynamic_configs(self.own)),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, valid_dynamic_configs(self.of_all)),
             (ConfigSource.STATIC_BROKER_CONFIG, self.static),
             (ConfigSource.DEFAULT_CONFIG, known or {name: default}),
         )
@@ -125,12 +127,3 @@ def default_entries(of_all: Mapping[str, str]) -> list[ConfigEntry]:
         ConfigEntry(name, value, (ConfigSynonym(source, name, value),))
         for name, value in of_all.items()
     ]
-
-
-def _valid(configs: Mapping[str, str]) -> Mapping[str, str]:
-    return {
-        name: text
-        for name, text in configs.items()
-        if (config := BROKER_CONFIGS.get(name)) is None
-        or (config.dynamic and config.is_valid(text))
-    }

@@ -17,6 +17,7 @@ from klamm.brokers.bandwidth.model import Flow
 from klamm.brokers.bandwidth.replication_quotas import capacities, replication_flow, throttles
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.configs import effective_broker_configs
 from klamm.cluster.data_requests import FetchedPartition
 from klamm.cluster.errors import InvalidConfig
 from klamm.cluster.records import size_of
@@ -44,18 +45,17 @@ class Copies:
     def on_config(self, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> None:
         """Apply the broker's dynamic config and the cluster defaults to the bandwidth model.
 
-        As in Kafka, throttles in the cluster defaults have no effect. If a rate is invalid, the
-        error is logged, and the previous values stay in effect.
+        As in Kafka, throttles in the cluster defaults have no effect, and if a throttle is invalid,
+        the error is logged, and the previous throttles stay in effect.
         """
         broker_id = self._broker_id
+        known = effective_broker_configs(overrides, defaults, self._config.bandwidth)
+        found = capacities(broker_id, self._config.log_dirs, known)
         try:
-            known = {**self._config.bandwidth, **defaults, **overrides}
-            found = capacities(broker_id, self._config.log_dirs, known)
             found |= throttles(broker_id, overrides)
         except InvalidConfig as error:
             logger.warning("broker %d: %s", broker_id, error.message)
-        else:
-            self.copying.set_capacities(found)
+        self.copying.set_capacities(found)
 
     # -- as a leader
 

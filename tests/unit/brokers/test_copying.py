@@ -10,7 +10,7 @@ from klamm.brokers.bandwidth.replication_quotas import LogPlace
 from klamm.brokers.config import broker_config
 from klamm.brokers.leaders.copies import Copies
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.configs import LEADER_THROTTLED_RATE
+from klamm.cluster.configs import LEADER_THROTTLED_RATE, NETWORK_IN_CAPACITY
 from klamm.cluster.configs import NETWORK_OUT_CAPACITY as WIDTH
 from klamm.cluster.data_requests import FetchedPartition, FetchResponse
 from klamm.cluster.records import Interval, IntervalRecords
@@ -72,7 +72,13 @@ class Cluster:
 
 @pytest.mark.parametrize(
     ("overrides", "defaults", "arrives_ms"),
-    [({}, {}, 1_000.0), ({}, {WIDTH: "2000"}, 500.0), ({WIDTH: "4000"}, {WIDTH: "2000"}, 250.0)],
+    [
+        ({}, {}, 1_000.0),
+        ({}, {WIDTH: "2000"}, 500.0),
+        ({WIDTH: "4000"}, {WIDTH: "2000"}, 250.0),
+        ({WIDTH: "4000", NETWORK_IN_CAPACITY: "abc"}, {}, 250.0),
+        ({WIDTH: "soon"}, {WIDTH: "2000"}, 500.0),
+    ],
 )
 def test_a_brokers_own_config_counts_before_that_of_the_cluster_and_that_before_the_file(
     overrides: dict[str, str],
@@ -83,8 +89,10 @@ def test_a_brokers_own_config_counts_before_that_of_the_cluster_and_that_before_
     cluster = Cluster(UNLIMITED)
     copies = Copies(1, broker_config({WIDTH: "1000"}), cluster.copying)
     copies.on_config(overrides, {**defaults, LEADER_THROTTLED_RATE: "1"})
-    copies.on_config({WIDTH: "soon"}, {})
-    assert caplog.messages[0].startswith(f"broker 1: Invalid value soon for configuration {WIDTH}")
+    copies.on_config({LEADER_THROTTLED_RATE: "soon", **overrides}, defaults)
+    assert caplog.messages[0].startswith(
+        f"broker 1: Invalid value soon for configuration {LEADER_THROTTLED_RATE}"
+    )
     throttle = Resource(ResourceKind.LEADER_THROTTLE, 1)
     assert cluster.begin(0, TO_2, throttle), "throttles of the cluster have no effect"
     assert cluster.copying.next_due_ms() == arrives_ms

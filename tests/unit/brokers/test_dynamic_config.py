@@ -84,7 +84,7 @@ def test_version_1_is_understood(follower: Follower) -> None:
 
 
 def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_static_one(
-    follower: Follower,
+    follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:
     follower.alter("brokers", "<default>", {UNCLEAN: "true"})
     assert (follower.is_unclean, follower.told) == (True, [None])
@@ -96,8 +96,13 @@ def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_stat
     assert not follower.is_unclean
     follower.alter("brokers", "1", {})
     assert (follower.is_unclean, follower.told) == (True, [None, None])
+    assert caplog.messages == []
     follower.alter("brokers", "<default>", {UNCLEAN: "maybe"})
     assert not follower.is_unclean
+    assert caplog.messages == [
+        "broker 1: ignoring configs of brokers/<default> that are invalid or not dynamic: "
+        f"{UNCLEAN}"
+    ]
 
 
 def test_who_reads_the_brokers_own_config_is_told_of_it(follower: Follower) -> None:
