@@ -8,7 +8,6 @@ deadlines.
 from __future__ import annotations
 
 import contextlib
-import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -29,11 +28,11 @@ from klamm.cluster.requests import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    Message,
 )
 from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.runtime.checks.agreement import StoredCluster, check_cluster
 from klamm.runtime.demo_stage import RACKS, TIMEOUT_S, DemoOptions, Stage
+from klamm.runtime.transport import RequestClient
 from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.waiting import wait_until
@@ -179,20 +178,18 @@ class _Story:
 
     def _ask_controller(self) -> _Output:
         clock, transport = self._stage.cluster.clock, self._stage.cluster.transport
-        answers: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
-        transport.register(_CLIENT, lambda message: answers.put((clock.now_ms(), message)))
         controller_id = self._stage.controller().config.broker_id
         topic = CreatableTopic(THROUGH_CONTROLLER, 6, _REPLICATION_FACTOR)
         request = CreateTopicsRequest((topic,), round(TIMEOUT_S * 1000))
         begun_ms = clock.now_ms()
-        transport.send(Message(_CLIENT, Address("controller", controller_id), 1, request))
+        answer = RequestClient(_CLIENT).send(
+            transport, Address("controller", controller_id), request
+        )
         try:
-            answered_ms, answer = answers.get(timeout=TIMEOUT_S)
-        except queue.Empty:
+            body = answer.result(TIMEOUT_S)
+        except TimeoutError:
             raise KlammError(f"broker {controller_id} did not respond to CreateTopics") from None
-        finally:
-            transport.unregister(_CLIENT)
-        body = answer.body
+        answered_ms = clock.now_ms()
         assert isinstance(body, CreateTopicsResponse)
         (result,) = body.topics
         if result.error is not Errors.NONE:

@@ -23,7 +23,6 @@ PRODUCT = tuple(
 )
 """The shipped packages below klamm; empty for klamm itself, the root of the repository."""
 NOT_OURS = ("build", "dist", "__pycache__", ".git")
-LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 MACHINE = re.compile(
@@ -130,16 +129,6 @@ def test_every_file_says_what_it_is_for() -> None:
 def test_every_package_with_code_is_shipped() -> None:
     folders = {source.name.rpartition("/")[0].replace("/", ".") for source in product_sources()}
     assert folders == set(PRODUCT)
-
-
-def test_python_lines_are_short() -> None:
-    long = [
-        f"{source.name}:{number}"
-        for source in sources()
-        for number, line in enumerate(source.text.splitlines(), 1)
-        if len(line) > LINE_COLUMNS_MAX
-    ]
-    assert long == []
 
 
 def test_functions_fit_on_a_screen() -> None:
