@@ -6,7 +6,7 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 from klamm.brokers.metadata_cache import MetadataCache
@@ -48,7 +48,7 @@ def _topic_metadata(
     states = cache.states_of(topic)
     if not states:
         return TopicMetadata(missing.get(topic) or error_of_missing(topic), topic)
-    partitions = tuple(_partition_metadata(cache, state) for state in states)
+    partitions = tuple(partition_metadata(cache.alive_brokers, state) for state in states)
     return TopicMetadata(Errors.NONE, topic, cache.topic_id(topic), partitions)
 
 
@@ -61,10 +61,11 @@ def error_of_missing(topic: str) -> Errors:
     return Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _partition_metadata(
-    cache: MetadataCache, state: UpdateMetadataPartitionState
+def partition_metadata(
+    alive: Container[int], state: UpdateMetadataPartitionState
 ) -> PartitionMetadata:
-    is_alive = state.leader in cache.alive_brokers
+    """Return the metadata of a partition. ``alive`` contains the ids of the live brokers."""
+    is_alive = state.leader in alive
     return PartitionMetadata(
         Errors.NONE if is_alive else Errors.LEADER_NOT_AVAILABLE,
         state.topic_partition.partition,

@@ -22,8 +22,9 @@ from klamm.admin.reassignments.command import run_reassign_command
 from klamm.admin.tool_output import KafkaTool
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.command import run_topic_command
+from klamm.brokers.topic_metadata import partition_metadata
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from klamm.cluster.client_requests import MetadataResponse, TopicMetadata
 from klamm.cluster.errors import RequestTimedOut, UsageError
 from klamm.cluster.requests import (
     ApiError,
@@ -32,6 +33,7 @@ from klamm.cluster.requests import (
     Request,
     Response,
     TopicResponse,
+    UpdateMetadataPartitionState,
 )
 from klamm.cluster.types import (
     NO_CONTROLLER,
@@ -259,15 +261,8 @@ def _metadata(
     for tp in sorted(topic.assignment):
         replicas = topic.assignment[tp].replicas
         state = states[tp].leader_and_isr if tp in states else LeaderAndIsr(NO_LEADER, 0, ())
-        is_alive = state.leader in brokers
-        partitions.append(
-            PartitionMetadata(
-                Errors.NONE if is_alive else Errors.LEADER_NOT_AVAILABLE,
-                tp.partition,
-                state.leader if is_alive else NO_LEADER,
-                state.leader_epoch,
-                replicas,
-                state.isr,
-            )
+        sent = UpdateMetadataPartitionState(
+            tp, 0, state.leader, state.leader_epoch, state.isr, 0, replicas
         )
+        partitions.append(partition_metadata(brokers, sent))
     return TopicMetadata(Errors.NONE, name, topic.topic_id, tuple(partitions))
