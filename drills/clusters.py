@@ -17,6 +17,7 @@ from klamm.runtime import actions
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.zk.ensemble import SIZES
+from klamm.zk.znodes import ControllerZNode
 
 CLUSTER_WORDS: Final = (
     "brokers",
@@ -168,7 +169,7 @@ def start_of(cluster: DrillCluster, place: str) -> Step:
         tuple(actions.Start(broker_id) for broker_id in ids),
         (
             StepCheck(Moment.UNTIL, Condition("brokers", sorted(ids)), place=place),
-            StepCheck(Moment.UNTIL, Condition("exists", ["/controller"]), place=place),
+            StepCheck(Moment.UNTIL, Condition("exists", [ControllerZNode.path]), place=place),
             Quiesce(),
         ),
         place,

@@ -203,11 +203,11 @@ class MoveController(Action, frozen=True):
     MAY_HALT = False
 
     def act(self, target: ActionTarget) -> None:
-        from klamm.zk.kafka_zk_client import (
-            KafkaZkClient,  # imported late: commands need no client
-        )
+        # imported late: commands need no client
+        from klamm.zk.kafka_zk_client import KafkaZkClient
+        from klamm.zk.znodes import ControllerZNode
 
-        KafkaZkClient(target.store).delete("/controller")
+        KafkaZkClient(target.store).delete(ControllerZNode.path)
 
 
 class ActionKind(NamedTuple):

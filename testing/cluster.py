@@ -53,7 +53,7 @@ from klamm.testing.clients import ConsumedRecord, RecordProducers, read_partitio
 from klamm.testing.errors import ClusterError, ErrorsAsClusterErrors
 from klamm.zk.kazoo_session import parse_address
 from klamm.zk.store import ResultCode
-from klamm.zk.znodes import TopicZNode
+from klamm.zk.znodes import BrokerIdsZNode, TopicZNode
 
 __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
@@ -279,7 +279,7 @@ class ScriptedCluster(Actions):
 
         if not driver.run_until(lambda: not leaderless(), _WITHIN_MS):
             tp, *_ = leaderless()
-            registered = view.children("/brokers/ids")
+            registered = view.children(BrokerIdsZNode.path)
             gone = [id_ for id_ in view.replicas(tp) or () if str(id_) not in registered]
             why = f": {brokers_text(gone)} {are(gone)} not registered" if gone else ""
             text = f"the topic was created, but {tp} has no leader after {WITHIN}{why}"

@@ -31,7 +31,7 @@ from klamm.wire.client_connections import ClientConnections
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.store import GetChildren, GetData, ResultCode
 from klamm.zk.waiting import wait_until
-from klamm.zk.znodes import BrokerIdsZNode
+from klamm.zk.znodes import BrokerIdsZNode, ControllerZNode
 
 _FIRST_CONTROLLER_ID: Final = 1000
 _MAX_CONTROLLERS: Final = 100
@@ -312,7 +312,8 @@ class KafkaCluster(LiveHost):
 
     def has_controller(self) -> bool:
         """Return True if /controller exists."""
-        return self.own_session.store().read([GetData("/controller")])[0].code is ResultCode.OK
+        found = self.own_session.store().read([GetData(ControllerZNode.path)])
+        return found[0].code is ResultCode.OK
 
     def ask(self, broker_id: int, request: Request) -> Response:
         """Send a request to a broker and wait for its response. Raises RequestTimedOut."""

@@ -27,7 +27,7 @@ from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.rotated_files import LogLines
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult, Store
-from klamm.zk.znodes import BrokerIdsZNode
+from klamm.zk.znodes import BrokerIdsZNode, ControllerEpochZNode
 
 ALLOWANCE_MS: Final = 30_000.0
 """What is added to the time limit of each wait: a broker of Kafka takes seconds to start."""
@@ -99,7 +99,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
         """Wait until nothing has been written to ZooKeeper for a second."""
 
         def last_zxid() -> int:
-            self.store.read([GetData("/controller_epoch")])
+            self.store.read([GetData(ControllerEpochZNode.path)])
             return self.cluster.own_session.last_zxid
 
         self._run_until_still(last_zxid, _IDLE_AFTER_S)

@@ -39,6 +39,7 @@ from klamm.runtime.real.sessions import SessionPool
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
+from klamm.zk.znodes import BrokerIdZNode
 
 logger = logging.getLogger(__name__)
 
@@ -249,7 +250,7 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         self, broker_id: int, running: RunningNode, end: Callable[[KazooSession], None]
     ) -> None:
         if running.is_pooled:
-            self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
+            self.store.write([[Delete(BrokerIdZNode.path(broker_id), ANY_VERSION)]])
         else:
             end(running.session)
 

@@ -30,6 +30,7 @@ from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.rows import Json, StepRecord, requests_of, transition_of
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
+from klamm.zk.znodes import BrokerIdZNode
 
 SESSION_TIMEOUT_MS: Final = 2_000
 LOG_DIRS: Final = ("d0", "d1")
@@ -239,18 +240,12 @@ def _tool(kafka_class: str) -> str:
 
 def _registrations(scenario: Json) -> tuple[int, ...]:
     """Return the broker ids in the order in which the recorded brokers registered."""
-    prefix = "/brokers/ids/"
     writes = scenario["steps"][0]["zk_writes"]
-    return tuple(
-        int(path.removeprefix(prefix))
-        for op, path, *_ in writes
-        if op == "create-ephemeral" and path.startswith(prefix)
-    )
+    return tuple(_brokers_of(path for op, path, *_ in writes if op == "create-ephemeral"))
 
 
-def _brokers_of(tree: Iterable[str]) -> list[int]:
-    prefix = "/brokers/ids/"
-    return [int(path.removeprefix(prefix)) for path in tree if path.startswith(prefix)]
+def _brokers_of(paths: Iterable[str]) -> list[int]:
+    return [found for path in paths if (found := BrokerIdZNode.id_of(path)) is not None]
 
 
 def _was_passed(condition: Json, tree_after: Json) -> bool:

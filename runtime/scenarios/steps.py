@@ -33,6 +33,7 @@ from klamm.runtime.network_actions import HealNetwork
 from klamm.runtime.preloading import preload_replicas
 from klamm.zk.ensemble import WHOLE_ENSEMBLE
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
+from klamm.zk.znodes import TopicZNode
 
 if TYPE_CHECKING:
     from klamm.brokers.broker import KafkaServer
@@ -134,7 +135,7 @@ class SetTopicPartitions(Action, frozen=True):
     partitions: Mapping[str, list[int]]
 
     def act(self, run: ScenarioRunner) -> None:
-        path = f"/brokers/topics/{self.topic}"
+        path = TopicZNode.path(self.topic)
         node = run.view.read_json(path)
         if node is None or not isinstance(node.get("partitions"), dict):
             raise KlammError(f"cannot set partitions: znode {path} is missing or malformed")

@@ -23,7 +23,7 @@ from klamm.runtime.scenarios.steps import Step
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import WatchKind
-from klamm.zk.znodes import TopicPartitionStateZNode
+from klamm.zk.znodes import BrokerIdZNode, TopicPartitionStateZNode
 
 MOST_EVENTS: Final = 5_000
 MOST_QUEUED: Final = 100
@@ -172,7 +172,7 @@ class RunTrace:
 
     def _is_registered(self, cluster: Cluster, broker_id: int, is_running: bool) -> bool:
         if isinstance(cluster, SimulatedWorld):
-            return f"/brokers/ids/{broker_id}" in cluster.server.tree.nodes
+            return BrokerIdZNode.path(broker_id) in cluster.server.tree.nodes
         return is_running and broker_id not in self._unregistered
 
     def _take_rows(self) -> None:
