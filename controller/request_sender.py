@@ -55,11 +55,13 @@ class RequestSender:
         brokers = sorted(batch.update_metadata_brokers)
         leaderships = batch.context.leaderships
         known = sum(tp in leaderships for tp in batch.update_metadata_partitions)
-        for tp in batch.leaderless:
-            self._log.info(
-                f"Leader not yet assigned for partition {tp}. Skip sending UpdateMetadataRequest.",
-                Source.REQUEST_BATCH,
-            )
+        self._log.infos(
+            (
+                f"Leader not yet assigned for partition {tp}. Skip sending UpdateMetadataRequest."
+                for tp in batch.leaderless
+            ),
+            Source.REQUEST_BATCH,
+        )
         requests = batch.drain()
         if self._log.is_on:
             self._log_requests(requests, brokers, known)

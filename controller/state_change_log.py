@@ -89,10 +89,10 @@ class StateChangeLog:
         """Write an INFO line to controller.log."""
         self._write_controller("INFO", text, source, None)
 
-    def infos(self, texts: Iterable[str]) -> None:
+    def infos(self, texts: Iterable[str], source: Source = Source.CONTROLLER) -> None:
         """Write several INFO lines with the same timestamp to controller.log."""
         if self._controller is not None:
-            before, after = self._around("INFO", Source.CONTROLLER)
+            before, after = self._around("INFO", source)
             body = (after + before).join(map(harmless_line, texts))
             if body:
                 self._controller.write(f"{before}{body}{after}")
