@@ -167,7 +167,7 @@ class Throttles:
                 self._replace("Restoring", kind, entities)
         self._output.report["restored"] = {"brokers": ordered, "topics": saved.topics}
         if skipped:
-            file.write_bytes(msgspec.json.encode(kept))
+            _write_saved(file, kept, hint="all other throttles of the file are restored")
         else:
             file.unlink()
         return skipped
@@ -220,12 +220,14 @@ class Throttles:
         for resource, configs in self._read(resources).items():
             entities = saved.brokers if resource.entity_type == BROKERS else saved.topics
             entities.setdefault(resource.name, configs)
-        try:
-            self._save_file.write_bytes(msgspec.json.encode(saved))
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {self._save_file}: {error.strerror}", hint="nothing was changed"
-            ) from error
+        _write_saved(self._save_file, saved, hint="nothing was changed")
+
+
+def _write_saved(file: Path, saved: SavedThrottles, hint: str) -> None:
+    try:
+        file.write_bytes(msgspec.json.encode(saved))
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}", hint=hint) from error
 
 
 def read_saved(file: Path) -> SavedThrottles:
