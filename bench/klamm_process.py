@@ -25,6 +25,7 @@ from bench.kafka.scenarios import FIRST_BROKER
 from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import CountedJournal, StoreBatches, Traffic
 from klamm.brokers.broker import KafkaServer
+from klamm.runtime import network
 from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.kafka_logs import KafkaLogs
@@ -45,6 +46,7 @@ _THREAD_NAMES = (
     ("broker-hub", "klamm-brokers"),
     ("klamm-zookeeper", "klamm-zk"),
 )
+_NO_CATCH_UP = network.LinkFault(only=network.Traffic.RECORDS, is_clogged=True)
 
 Answer = dict[str, Any]
 
@@ -98,7 +100,7 @@ class Process:
             "requests": self._traffic.counts(),
             "errors": len(errors),
             "errors_shown": errors[:3],
-            "pending_isr": sum(_pending_isr(broker) for broker in self._brokers()),
+            "pending_isr": self._pending_isr(),
             "store": {
                 "events": self._journal.events - self._events_before,
                 **self._batches.counts(),
@@ -125,23 +127,17 @@ class Process:
         }
 
     def start(self, broker_id: str) -> Answer:
-        """Start a broker again; its followers wait for ``catchup on``."""
+        """Start a broker again; after ``catchup off``, its followers wait for ``catchup on``."""
         started = self._cluster.begin_start(int(broker_id))
-        self._cluster.nodes[int(broker_id)].node.broker.hold_catch_up()
         started.result()
         at_s = time.time()
         _name_threads()
         return {"at": at_s}
 
     def catchup(self, word: str) -> Answer:
-        """``off``: no follower fetches from now on; ``on``: all that was held back goes on."""
+        """``off``: no fetch reaches a leader from now on; ``on``: all that was clogged goes on."""
         at_s = time.time()
-        with self._cluster.broker_thread_paused():
-            for broker in self._brokers():
-                if word == "off":
-                    broker.hold_catch_up()
-                else:
-                    broker.release_catch_up()
+        self._cluster.transport.faults = (_NO_CATCH_UP,) if word == "off" else ()
         return {"at": at_s}
 
     def applied(self) -> Answer:
@@ -158,14 +154,15 @@ class Process:
         """Bytes of a second ControllerContext, loaded from ZooKeeper for this and dropped."""
         return context_alone_bytes(self._cluster.store)
 
+    def _pending_isr(self) -> int:
+        """Replicas that are about to join an ISR."""
+        pending = sum(broker.alter_isr_manager.pending_count for broker in self._brokers())
+        if self._cluster.transport.faults:
+            return pending
+        return pending + sum(broker.fetchers.partition_count for broker in self._brokers())
+
     def _brokers(self) -> list[KafkaServer]:
         return [running.node.broker for running in self._cluster.nodes.values()]
-
-
-def _pending_isr(broker: KafkaServer) -> int:
-    """Replicas that are about to join an ISR."""
-    fetched = 0 if broker.fetchers.held else broker.fetchers.partition_count
-    return broker.alter_isr_manager.pending_count + fetched
 
 
 def _name_threads() -> None:

@@ -316,7 +316,7 @@ class KafkaServer:
         """
         due = (
             -math.inf if self.log_manager.has_failures else None,
-            None if self.fetchers.held else self._moves.next_due_ms(),
+            self._moves.next_due_ms(),
             self._propose_at_ms,
             self.controlled_shutdown.next_due_ms(),
             self.alter_isr_manager.next_due_ms(),
@@ -330,7 +330,7 @@ class KafkaServer:
     def on_timer(self) -> None:
         """Run all tasks that are due by now."""
         now_ms = self._clock.monotonic_ms()
-        if not self.fetchers.held and self._moves.on_timer(now_ms, self._clock.now_ms()):
+        if self._moves.on_timer(now_ms, self._clock.now_ms()):
             self.log_maintenance.schedule_checkpoints()
         self.log_maintenance.on_timer()
         self.fetchers.on_timer(now_ms)
@@ -379,17 +379,6 @@ class KafkaServer:
             return None
         return controller_id
 
-    def hold_catch_up(self) -> None:
-        """Pause follower fetches and log directory moves, so that no replica catches up."""
-        self.fetchers.held = True
-        self.rates.leave_all()
-        self._send_what_is_due()
-
-    def release_catch_up(self) -> None:
-        """Resume follower fetches and log directory moves."""
-        self.fetchers.held = False
-        self._send_what_is_due()
-
     def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.log_maintenance.on_topic_config(topic, overrides)
         self.copies.on_topic_config(topic, self.replica_manager.partitions)
@@ -401,7 +390,7 @@ class KafkaServer:
         now_ms, leader = self._clock.monotonic_ms(), message.source.id
         if not response.is_unsolicited:
             self.fetchers.on_response(leader, message.correlation_id, response, now_ms)
-        elif not self.fetchers.held:
+        else:
             self.replica_manager.on_unsolicited_responses(leader, response, now_ms)
 
     def _on_alter_isr_response(self, message: Message, response: AlterIsrResponse) -> None:

@@ -462,11 +462,6 @@ class ConstantRates:
         self._following[tp] = FollowerRate(partition, agreement)
         return True
 
-    def leave_all(self) -> None:
-        """Stop following the schedules of all leaders."""
-        for tp, rate in list(self._following.items()):
-            self._leave(tp, rate)
-
     def _leave(self, tp: TopicPartition, rate: FollowerRate) -> None:
         self._following.pop(tp).materialize(self._now_ms())
         assert rate.partition.state is not None

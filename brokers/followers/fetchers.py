@@ -62,7 +62,6 @@ class _Fetcher:
 class ReplicaFetcherManager:
     """All fetchers of one broker, keyed by leader.
 
-    - ``held``: if True, no fetches are sent.
     - ``on_log_error``: called with the errors of the followers' logs.
     - ``failed``: partitions with a log error, and those that a broker follows while it is shutting
       down. They are not fetched until the next LeaderAndIsr request for them.
@@ -88,7 +87,6 @@ class ReplicaFetcherManager:
         self._reported_corrupt: dict[TopicPartition, FetchedCorruptBatch] = {}
         self._behind: dict[TopicPartition, tuple[float, Partition]] = {}
         self.failed: dict[TopicPartition, None] = {}
-        self.held = False
 
     @property
     def partition_count(self) -> int:
@@ -129,7 +127,7 @@ class ReplicaFetcherManager:
             if leader not in alive:
                 fetcher.in_flight = {}
                 continue
-            if self.held or fetcher.in_flight:
+            if fetcher.in_flight:
                 continue
             ready = fetcher.ready()
             if ready:
@@ -315,8 +313,6 @@ class ReplicaFetcherManager:
         Return None if nothing is due before a message arrives. Requests to leaders that are not in
         ``alive`` are ignored.
         """
-        if self.held:
-            return None
         # All delays are equal, so the oldest entry of a dictionary is due first.
         due = [next(iter(self._behind.values()))[0]] if self._behind else []
         for leader, fetcher in self._fetchers.items():

@@ -24,6 +24,7 @@ from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.real_driver import RealDriver
 from klamm.runtime.scenarios.tools import ScenarioTools
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.held_followers import hold, release
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -147,16 +148,6 @@ def live(chroot: str, zookeeper_client: KazooClient) -> Iterator[Live]:
         assert cluster.errors == []
 
 
-def hold(live: Live, broker_id: int, *, held: bool) -> None:
-    """Keep a broker's followers from catching up, or let them."""
-    with live.cluster.broker_thread_paused():
-        broker = live.cluster.nodes[broker_id].node.broker
-        if held:
-            broker.hold_catch_up()
-        else:
-            broker.release_catch_up()
-
-
 def partitions_shown(text: str) -> list[str]:
     """``topic-partition`` of each line of a description."""
     words = [line.split() for line in text.splitlines() if "Partition: " in line]
@@ -206,7 +197,7 @@ def test_a_throttled_reassignment_is_generated_executed_and_verified(
     }
     assert [sorted(targets[tp]) for tp in (T0, T1)] == [[2, 3], [2, 3]]
     file = ("--reassignment-json-file", str(plan))
-    hold(live, 3, held=True)
+    hold(live.cluster, 3)
     printed = live.ok(REASSIGN, "--execute", *file, "--throttle", "1000")
     assert "The inter-broker throttle limit was set to 1000 B/s\n" in printed
     assert printed.endswith("Successfully started partition reassignments for t-0,t-1\n")
@@ -223,7 +214,7 @@ def test_a_throttled_reassignment_is_generated_executed_and_verified(
     assert "there is an existing partition assignment" in second.stdout
     printed = live.ok(REASSIGN, "--verify", *file)
     assert printed.count(" is still in progress.") == 2
-    hold(live, 3, held=False)
+    release(live.cluster, 3)
     wait_until(lambda: live.client.exists(f"{live.root}/admin/reassign_partitions") is None)
     live.settle()
     printed = live.ok(REASSIGN, "--verify", *file)

@@ -31,6 +31,7 @@ from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.zk.store import Store
 from tests.asgi import AsgiClient, in_process_admin
+from tests.held_followers import hold, release
 from tests.java_clients import JAVA_CLIENTS, java_marks, kafka_tools
 from tests.listeners import BROKERS, bootstrap, free_ports
 from tests.waiting import wait_until
@@ -129,10 +130,9 @@ class Cluster:
             case "settle":
                 wait_until(lambda: cluster.is_idle and not self._moves(step.get("topic")))
             case "hold":
-                cluster.nodes[step["broker"]].node.broker.hold_catch_up()
+                hold(cluster, step["broker"])
             case "release":
-                with cluster.broker_thread_paused():
-                    cluster.nodes[step["broker"]].node.broker.release_catch_up()
+                release(cluster, step["broker"])
             case "kill":
                 cluster.kill(step["broker"])
                 wait_until(lambda: step["broker"] not in self._live())

@@ -59,12 +59,9 @@ def replicas_of(api: AsgiClient, topic: str) -> list[int]:
     return replicas
 
 
-def test_a_partition_is_reassigned_listed_and_cancelled(
-    api: AsgiClient, server: ClusterServer
-) -> None:
+def test_a_partition_is_reassigned_listed_and_cancelled(api: AsgiClient) -> None:
     create(api, "moves", [0, 1])
-    held = server.cluster.nodes[2].node.broker
-    held.hold_catch_up()
+    api.post("/network/clog", json={"between": [[2], ["others"]], "only": "records"})
     try:
         assert api.post("/reassignments", json=move("moves", 0, [0, 2])).json() == {
             "partitions": []
@@ -81,8 +78,7 @@ def test_a_partition_is_reassigned_listed_and_cancelled(
         assert api.post("/reassignments/list", json=other).json() == {"reassignments": []}
         assert api.post("/reassignments", json=move("moves", 0, None)).json() == {"partitions": []}
     finally:
-        with server.cluster.broker_thread_paused():
-            held.release_catch_up()
+        api.post("/network/heal")
     wait_until(lambda: replicas_of(api, "moves") == [0, 1])
     again = api.post("/reassignments", json=move("moves", 0, None)).json()
     assert again["partitions"][0]["code"] == "NO_REASSIGNMENT_IN_PROGRESS"
@@ -125,10 +121,11 @@ def test_directories_are_described_and_changed(api: AsgiClient) -> None:
     assert refused["code"] == "LOG_DIR_NOT_FOUND"
 
 
-def test_a_move_between_directories_is_seen_and_taken_back(
-    api: AsgiClient, server: ClusterServer
-) -> None:
+def test_a_move_between_directories_is_seen_and_taken_back(api: AsgiClient) -> None:
     create(api, "stays", [1])
+    producer = api.post("/producers", json={"topic": "stays"}).json()["id"]
+    api.post(f"/producers/{producer}/records", json={"record_count": 1, "max_undecided": 0})
+    api.post(f"/producers/{producer}/close")
     replica = {"topic": "stays", "partition": 0, "broker": 1}
 
     def place() -> Any:
@@ -136,8 +133,7 @@ def test_a_move_between_directories_is_seen_and_taken_back(
 
     before = place()
     other = "/b" if before["current"] == "/a" else "/a"
-    held = server.cluster.nodes[1].node.broker
-    held.hold_catch_up()
+    api.post("/disks/slow", json={"broker": 1, "bytes_per_s": 1})
     try:
         api.post("/log-dirs", json={"replicas": [{**replica, "log_dir": other}]})
         assert place() == {**before, "future": other}
@@ -151,8 +147,7 @@ def test_a_move_between_directories_is_seen_and_taken_back(
         api.post("/log-dirs", json={"replicas": [{**replica, "log_dir": before["current"]}]})
         assert place() == before
     finally:
-        with server.cluster.broker_thread_paused():
-            held.release_catch_up()
+        api.post("/disks/heal")
 
 
 def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServer) -> None:

@@ -527,8 +527,7 @@ def test_a_reassignment_under_way_is_described(
 ) -> None:
     """The added replica does not fetch, so it never joins the ISR and the move never ends."""
     create(api, {"name": "moving", "assignments": {"0": [0, 1]}})
-    for running in server.cluster.nodes.values():
-        running.node.broker.hold_catch_up()
+    api.post("/network/clog", json={"between": [[2], ["others"]], "only": "records"})
     data = {"version": 1, "partitions": [{"topic": "moving", "partition": 0, "replicas": [2, 1]}]}
     path = "/server-api/deep/admin/reassign_partitions"
     zookeeper_client.create(path, msgspec.json.encode(data))
@@ -548,6 +547,5 @@ def test_a_reassignment_under_way_is_described(
         "adding_replicas": [2],
         "removing_replicas": [0],
     }
-    for running in server.cluster.nodes.values():
-        running.node.broker.release_catch_up()
+    api.post("/network/heal")
     wait_until(lambda: zookeeper_client.exists(path) is None)

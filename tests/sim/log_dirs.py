@@ -22,6 +22,7 @@ from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.held_followers import hold, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 CLIENT = Address("client", 1)
@@ -116,12 +117,12 @@ def leader_epoch_begins_while_a_future_log_is_empty(quirks: Quirks) -> None:
     """A replica is to move; before the first chunk is copied a follower dies."""
     world = on_three_dirs(1, 2, quirks=quirks)
     produce(world, 1, 10)
-    world.nodes[1].node.broker.hold_catch_up()
+    world.disks.slow(1, None, 1)
     alter_dirs(world, 1, p0="d2")
     world.kill(2)
     world.run_for(10_000)
     assert state_of(world, *T0).leader_epoch == 1
-    world.nodes[1].node.broker.release_catch_up()
+    world.disks.heal()
     world.run_for(60_000)
     assert dir_of(world, 1, T0) == "d2", "the replica never arrives"
 
@@ -135,12 +136,12 @@ def leader_moves_before_it_has_written(quirks: Quirks) -> None:
     world.start(1)
     world.run_for(20_000)
     assert sorted(state_of(world, *T0).isr) == [1, 2] and state_of(world, *T0).leader == 2
-    world.nodes[2].node.broker.hold_catch_up()
+    hold(world, 2)
     make_preferred_leaders_lead(world, T0)
     alter_dirs(world, 1, p0="d2")
     world.run_for(1_000)
     assert (state_of(world, *T0).leader, dir_of(world, 1, T0)) == (1, "d2")
-    world.nodes[2].node.broker.release_catch_up()
+    release(world, 2)
     world.run_for(60_000)
     assert sorted(state_of(world, *T0).isr) == [1, 2], "the follower falls out of the ISR"
 
@@ -148,7 +149,7 @@ def leader_moves_before_it_has_written(quirks: Quirks) -> None:
 def last_follower_leaves_the_isr(quirks: Quirks) -> None:
     """A record waits for a follower that fetches no more, and for nobody once that is out."""
     world = on_three_dirs(1, 2, quirks=quirks)
-    world.nodes[2].node.broker.hold_catch_up()
+    hold(world, 2)
     answers: list[Response] = []
     world.transport.register(CLIENT, lambda message: answers.append(message.body))
     body = ProduceRequest(-1, 300_000, {T0: CountedBatch(1, 100)})

@@ -15,15 +15,14 @@ from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode
+from tests.held_followers import hold, release
 from tests.sim.deletions import topic_id
 from tests.sim.reassignments import (
     alter,
     brokers_up,
-    hold,
     hosts,
     reassign,
     reassignment_znode,
-    release,
     stored,
     with_topic,
 )

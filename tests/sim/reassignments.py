@@ -90,18 +90,6 @@ def stored(world: SimulatedWorld, tp: TopicPartition) -> Stored:
     return Stored(assignment, state, found[1].version)
 
 
-def hold(world: SimulatedWorld, *broker_ids: int) -> None:
-    """Keep these followers from catching up."""
-    for broker_id in broker_ids:
-        world.nodes[broker_id].node.broker.hold_catch_up()
-
-
-def release(world: SimulatedWorld, *broker_ids: int) -> None:
-    """Let these followers catch up."""
-    for broker_id in broker_ids:
-        world.nodes[broker_id].node.broker.release_catch_up()
-
-
 def hosts(world: SimulatedWorld, tp: TopicPartition) -> list[int]:
     """The running brokers that have a replica of a partition."""
     return [

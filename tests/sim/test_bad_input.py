@@ -14,6 +14,7 @@ from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import ReadOp, Transaction
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
+from tests.held_followers import hold, release
 from tests.sim.bad_input import (
     DELETE,
     LEFT,
@@ -35,7 +36,7 @@ from tests.sim.crash_points import (
 )
 from tests.sim.elections import T0, T1, assert_in_agreement, depose
 from tests.sim.isr_changes import old_brokers
-from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
+from tests.sim.reassignments import alter, reassign, reassignment_znode
 from tests.sim.snapshots import Snapshot
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 

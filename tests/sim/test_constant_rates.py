@@ -312,22 +312,6 @@ def test_log_directories_are_described_with_the_records_that_are_due(
     assert 0 < produced - sizes[T[1]] / record_bytes < 4, "a follower is a margin behind"
 
 
-def test_a_follower_that_is_held_follows_no_schedule(cluster: GrowingCluster) -> None:
-    broker = cluster.world.nodes[1].node.broker
-    sent: list[Message] = []
-    cluster.world.transport.add_tap(sent.append)
-    broker.hold_catch_up()
-    told = {one.destination.id: one.body for one in sent}
-    epoch = cluster.state().leader_epoch
-    assert told == {n: RevokeRates({T[n]: epoch}) for n in (0, 2)}, "the leaders, at once"
-    cluster.world.run_for(5_000)
-    ends = cluster.log_ends()
-    assert 245 <= ends[0] - ends[1] <= 260
-    assert ends[0] - ends[2] <= 3
-    broker.release_catch_up()
-    cluster.heal()
-
-
 @pytest.mark.parametrize("replicas", [(0,), (0, 1, 2)])
 def test_what_grows_by_a_schedule_is_flushed_when_flush_ms_is_over(
     replicas: tuple[int, ...],

@@ -14,16 +14,8 @@ from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTo
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import ControllerEvent
 from klamm.runtime.simulated.world import SimulatedWorld
-from tests.sim.reassignments import (
-    alter,
-    ask,
-    brokers_up,
-    hold,
-    reassign,
-    release,
-    stored,
-    with_topic,
-)
+from tests.held_followers import hold, release
+from tests.sim.reassignments import alter, ask, brokers_up, reassign, stored, with_topic
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -8,8 +8,9 @@ from klamm.cli.explain import as_json, explained_lines
 from klamm.cli.explanations.explain import Explained, explain_partition
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.held_followers import hold
 from tests.sim.deletions import delete_topics
-from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topic
+from tests.sim.reassignments import alter, brokers_up, reassign, with_topic
 
 T0, GONE = TopicPartition("t", 0), TopicPartition("gone", 0)
 TAKEN_UP = (

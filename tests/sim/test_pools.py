@@ -30,10 +30,10 @@ from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.held_followers import hold
 from tests.sim.reassignments import (
     alter,
     ask,
-    hold,
     reassign,
     reassignment_znode,
     reassignments,

@@ -11,17 +11,16 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.store import Delete, GetData, ReadOp, ReadResult, SetData, Transaction, TxnResult
 from klamm.zk.znodes import ReassignPartitionsZNode
+from tests.held_followers import hold, release
 from tests.sim.reassignments import (
     alter,
     assert_settled,
     brokers_up,
-    hold,
     hosts,
     phases,
     reassign,
     reassignment_znode,
     reassignments,
-    release,
     rows,
     stored,
     with_topic,

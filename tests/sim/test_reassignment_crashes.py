@@ -11,16 +11,9 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.held_followers import hold, release
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
-from tests.sim.reassignments import (
-    alter,
-    brokers_up,
-    hold,
-    reassign,
-    release,
-    stored,
-    with_topic,
-)
+from tests.sim.reassignments import alter, brokers_up, reassign, stored, with_topic
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 U0, U1 = TopicPartition("u", 0), TopicPartition("u", 1)

@@ -15,18 +15,17 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import ReadOp, SetData, Transaction
 from klamm.zk.znodes import TopicPartitionStateZNode
+from tests.held_followers import hold, release
 from tests.sim.reassignments import (
     alter,
     ask,
     assert_settled,
     brokers_up,
-    hold,
     hosts,
     phases,
     reassign,
     reassignment_znode,
     reassignments,
-    release,
     stored,
     with_topic,
 )

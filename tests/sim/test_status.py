@@ -9,8 +9,9 @@ from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.held_followers import hold, release
 from tests.sim.deletions import delete_topics
-from tests.sim.reassignments import brokers_up, hold, reassign, release, with_topic
+from tests.sim.reassignments import brokers_up, reassign, with_topic
 from tests.sim.worlds import active_controller, create_topic
 
 T0 = TopicPartition("t", 0)

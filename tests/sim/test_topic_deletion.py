@@ -11,6 +11,7 @@ from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.store import Create, Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode, TopicPartitionZNode, TopicZNode
+from tests.held_followers import hold, release
 from tests.sim.deletions import (
     assert_gone,
     assert_in_agreement,
@@ -20,7 +21,7 @@ from tests.sim.deletions import (
     topic_znodes,
 )
 from tests.sim.reassignment_drills import crash_at_the_cancel, pending
-from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
+from tests.sim.reassignments import alter, reassign, reassignment_znode
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -229,21 +229,6 @@ def test_a_backoff_that_begins_again_does_not_prolong_others(network: Network) -
     assert fetched(network)[1:] == [(1, {T1: 3})]
 
 
-def test_catching_up_can_be_held_and_released() -> None:
-    network = Network()
-    broker = network.add(2)
-    broker.hold_catch_up()
-    network.request(2, update_metadata())
-    follow(network)
-    assert fetched(network) == [] and broker.next_due_ms() is None
-    broker.release_catch_up()
-    assert fetched(network) == [(1, {T0: 3, T1: 3})]
-    answer(network)
-    broker.hold_catch_up()
-    follow(network, leader_epoch=4)
-    assert len(fetched(network)) == 1
-
-
 def test_a_returning_follower_ends_up_in_the_isr_of_its_leader() -> None:
     network = Network()
     for broker_id in (1, 2):

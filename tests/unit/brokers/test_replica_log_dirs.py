@@ -111,17 +111,6 @@ def test_a_replica_moves_once_the_broker_has_time(network: Network) -> None:
     assert broker(network).next_due_ms() != -math.inf
 
 
-def test_nothing_moves_while_catch_up_is_held(network: Network) -> None:
-    broker(network).hold_catch_up()
-    assert alter(network, T0, C) is NONE
-    network.pass_time(60_000)
-    status = replica_status(broker(network), T0)
-    assert status is not None and (status["log_dir"], status["future_log_dir"]) == (A, C)
-    broker(network).release_catch_up()
-    network.pass_time(0)
-    assert logs(network, T0) == {A: [], B: [], C: [("t-0", False)]}
-
-
 def test_a_log_that_has_moved_gets_its_topic_id_again(network: Network) -> None:
     alter(network, T0, C)
     network.pass_time(0)
@@ -211,23 +200,19 @@ def test_logs_are_described_by_partition_and_a_leader_lacks_nothing(network: Net
 
 
 def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
-    broker(network).hold_catch_up()
     alter(network, T0, B)
     alter(network, T0, C)
     assert logs(network, T0) == {A: [("t-0", False)], B: [], C: [("t-0", True)]}
     alter(network, T0, A)
     assert logs(network, T0) == {A: [("t-0", False)], B: [], C: []}
-    broker(network).release_catch_up()
     network.pass_time(1_000)
     assert logs(network, T0) == {A: [("t-0", False)], B: [], C: []}
 
 
 def test_a_move_stops_with_its_replica_and_goes_on_with_it(network: Network) -> None:
-    broker(network).hold_catch_up()
     alter(network, T0, C)
     named = StopReplicaPartitionState(T0, 4, False)
     network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
-    broker(network).release_catch_up()
     network.pass_time(1_000)
     assert logs(network, T0)[C] == [("t-0", True)]
     network.request(1, leader_and_isr(state(T0, leader_epoch=5)))
@@ -236,11 +221,9 @@ def test_a_move_stops_with_its_replica_and_goes_on_with_it(network: Network) -> 
 
 
 def test_a_replica_that_is_deleted_takes_its_future_log_with_it(network: Network) -> None:
-    broker(network).hold_catch_up()
     alter(network, T0, C)
     delete(network, T0)
     assert logs(network) == {A: [], B: [("t-1", False)], C: []}
-    broker(network).release_catch_up()
     network.pass_time(1_000)
     assert broker(network).replica_manager.log_dirs.log_counts() == {A: 0, B: 1, C: 0}
 
@@ -261,20 +244,16 @@ def test_what_is_in_a_failed_directory_is_not_described(network: Network) -> Non
 
 
 def test_the_target_of_a_move_fails(network: Network) -> None:
-    broker(network).hold_catch_up()
     alter(network, T0, C)
     broker(network).fail_log_dir(C)
-    broker(network).release_catch_up()
     network.pass_time(1_000)
     assert logs(network) == {A: [("t-0", False)], B: [("t-1", False)]}
 
 
 def test_the_source_of_a_move_fails(network: Network) -> None:
     """What was copied stays, behind by nobody knows how much, and is of no use."""
-    broker(network).hold_catch_up()
     alter(network, T0, C)
     broker(network).fail_log_dir(A)
-    broker(network).release_catch_up()
     network.pass_time(1_000)
     answer = network.request(1, DescribeLogDirsRequest((T0,)), CLIENT)
     assert isinstance(answer, DescribeLogDirsResponse)
