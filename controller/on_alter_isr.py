@@ -83,7 +83,7 @@ def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
             accepted, context.epoch, context.epoch_zk_version
         )
         changes: list[IsrChange] = []
-        for tp, stored in written.finished.items():
+        for tp, stored in (written.finished | written.missing).items():
             if isinstance(stored, StateChangeFailed):
                 log.error(f"Failed to update ISR for partition {tp}: {stored.reason}")
                 answers[tp] = Errors.UNKNOWN_SERVER_ERROR

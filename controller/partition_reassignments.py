@@ -272,9 +272,9 @@ class PartitionReassignments:
                     run.failures[tp] = result
                 else:
                     stored[tp] = result
-            lost = controller.refresh_leaderships(written.retry)
+            lost = controller.refresh_leaderships(written.unwritten)
             run.failures.update((tp, no_leader_and_isr(tp)) for tp in lost)
-            remaining = [tp for tp in written.retry if tp not in run.failures]
+            remaining = [tp for tp in written.unwritten if tp not in run.failures]
         run.bumped.update(stored)
         bumps = apply_epoch_bumps(context, stored, assignments)
         controller.recorder.leader_epochs_bumped(bumps)

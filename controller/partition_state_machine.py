@@ -28,9 +28,11 @@ from klamm.controller.state_change_log import (
 from klamm.statemachines.election import ElectionStrategy, OfflineElection
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.partition_transitions import (
+    Failures,
     PartitionOutcome,
     PartitionPlan,
     apply_partition_state_changes,
+    no_leader_and_isr,
     partitions_to_bring_online,
     plan_partition_state_changes,
     topics_without_live_isr,
@@ -106,10 +108,7 @@ class PartitionStateMachine:
         results: ElectionResults = {}
         remaining = partitions
         while remaining:
-            unclean = self._unclean_topics(remaining, target, election)
-            plan = plan_partition_state_changes(context, remaining, target, election, unclean)
-            if self._has_outdated_failures(plan):
-                plan = plan_partition_state_changes(context, remaining, target, election, unclean)
+            plan = self._plan(remaining, target, election)
             written = self._write(plan)
             outcome = apply_partition_state_changes(context, plan, self.batch, written)
             self._report(outcome, plan)
@@ -119,24 +118,36 @@ class PartitionStateMachine:
                 leadership = context.leaderships[tp]
                 if tp not in outcome.failures:
                     results[tp] = leadership.leader_and_isr
-            if outcome.retries:
+            remaining = self._read_again(outcome.retries, plan, results)
+            if remaining:
                 self._controller.log.info(
                     f"Retrying leader election with strategy {election} for partitions "
-                    f"{', '.join(map(str, outcome.retries))}",
+                    f"{', '.join(map(str, remaining))}",
                     Source.PARTITION_STATE_MACHINE,
                 )
-            remaining = self._read_again(outcome.retries, plan, results)
         return results
 
-    def _has_outdated_failures(self, plan: PartitionPlan) -> bool:
-        """Read the states of partitions without an electable leader; return True if one is new.
+    def _plan(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        election: ElectionStrategy | None,
+    ) -> PartitionPlan:
+        """Plan the changes, with the states that partitions without an electable leader have now.
 
-        Nothing would be written to them, so an outdated ISR in the context would not be noticed.
+        Nothing is written to these states, so an outdated ISR or a missing state would not be
+        noticed.
         """
-        leaderships = self._controller.context.leaderships
+        context = self._controller.context
+        unclean = self._unclean_topics(partitions, target, election)
+        plan = plan_partition_state_changes(context, partitions, target, election, unclean)
+        leaderships = context.leaderships
         before = {tp: leaderships[tp] for tp in plan.failures if tp in leaderships}
-        self._controller.refresh_leaderships(list(before))
-        return any(leaderships[tp] != leadership for tp, leadership in before.items())
+        lost = self._controller.refresh_leaderships(list(before))
+        if any(leaderships[tp] != leadership for tp, leadership in before.items()):
+            plan = plan_partition_state_changes(context, partitions, target, election, unclean)
+        plan.failures.update(self._no_states(lost))
+        return plan
 
     def _write(self, plan: PartitionPlan) -> WriteOutcome:
         controller = self._controller
@@ -152,7 +163,7 @@ class PartitionStateMachine:
             controller.log.error(f"{text} state znode", Source.PARTITION_STATE_MACHINE, moved)
             raise
         updated = zk.update_leader_and_isr(states, context.epoch, fence)
-        return WriteOutcome({**created.finished, **updated.finished}, updated.retry)
+        return WriteOutcome(created.finished | updated.finished, updated.retry, updated.missing)
 
     def _quarantine_malformed_states(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
         """Quarantine malformed state znodes found where new state znodes were to be created.
@@ -172,18 +183,15 @@ class PartitionStateMachine:
     def _read_again(
         self, partitions: Sequence[TopicPartition], plan: PartitionPlan, results: ElectionResults
     ) -> list[TopicPartition]:
-        """Read state znodes that another writer changed, and return the partitions to retry."""
-        lost = self._controller.refresh_leaderships(partitions)
-        failures = {
-            tp: StateChangeFailed(
-                f"LeaderAndIsr information doesn't exist for partition {tp} "
-                f"in {self._controller.context.partition_state(tp)} state"
-            )
-            for tp in lost
-        }
+        """Read state znodes that another writer changed; return the partitions to retry."""
+        failures = self._no_states(self._controller.refresh_leaderships(partitions))
         self._report_failures(failures, plan)
         results.update(failures)
         return [tp for tp in partitions if tp not in failures]
+
+    def _no_states(self, partitions: Sequence[TopicPartition]) -> Failures:
+        context = self._controller.context
+        return {tp: no_leader_and_isr(tp, context.partition_state(tp)) for tp in partitions}
 
     def _unclean_topics(
         self,

@@ -9,12 +9,12 @@ kafka/controller/ReplicaStateMachine.scala.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.cluster.errors import StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
-from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.types import TopicPartition
 from klamm.controller.request_sender import sent_batch
 from klamm.controller.state_change_log import (
     ILLEGAL_STATE,
@@ -23,6 +23,7 @@ from klamm.controller.state_change_log import (
     replica_failed_text,
 )
 from klamm.statemachines.context import ReplicasByBroker
+from klamm.statemachines.partition_transitions import Failures
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import (
     ReplicaOutcome,
@@ -81,16 +82,17 @@ class ReplicaStateMachine:
             self.batch.new_batch()
             for replica_id in sorted(replicas):
                 remaining: Sequence[TopicPartition] = replicas[replica_id]
+                failed: Failures = {}
                 if target is ReplicaState.OFFLINE:
-                    self._read_isrs_without(replica_id, remaining)
+                    failed = self._read_isrs_without(replica_id, remaining)
                 while remaining:
                     plan = plan_replica_state_changes(
-                        self._controller.context, replica_id, remaining, target
+                        self._controller.context, replica_id, remaining, target, failed
                     )
                     remaining = self._carry_out(plan)
 
-    def _read_isrs_without(self, replica_id: int, partitions: Sequence[TopicPartition]) -> None:
-        """Read the partition states whose ISRs, according to the context, lack a replica.
+    def _read_isrs_without(self, replica_id: int, partitions: Sequence[TopicPartition]) -> Failures:
+        """Read the states whose ISRs, according to the context, lack a replica; return failures.
 
         Nothing would be written to them, so an outdated ISR would not be noticed. An ISR that the
         leader has written itself is outdated until the controller gets the ISR change notification
@@ -98,13 +100,14 @@ class ReplicaStateMachine:
         """
         leaderships = self._controller.context.leaderships
         known = ((tp, leaderships.get(tp)) for tp in partitions)
-        self._controller.refresh_leaderships(
+        lost = self._controller.refresh_leaderships(
             [
                 tp
                 for tp, leadership in known
                 if leadership is not None and replica_id not in leadership.leader_and_isr.isr
             ]
         )
+        return self._failures_of_lost(replica_id, lost)
 
     def _carry_out(self, plan: ReplicaPlan) -> list[TopicPartition]:
         """Execute a plan. Return the partitions whose state change must be planned again."""
@@ -125,34 +128,29 @@ class ReplicaStateMachine:
         outcome = apply_replica_state_changes(context, plan, self.batch, written)
         self._report(outcome, plan)
         lost = controller.refresh_leaderships(outcome.retries)
-        gone = self._forget_lost_leaderships([*lost, *outcome.failures], plan.updates)
-        failures = {
+        failures = self._failures_of_lost(plan.replica_id, lost)
+        gone = [tp for tp in lost if tp not in failures]
+        for tp in gone:
+            context.remove_partition_leadership_info(tp)
+        self._report_failures(failures, plan)
+        found = set(outcome.retries).difference(lost)
+        return [*gone, *(tp for tp in outcome.retries if tp in found)]
+
+    def _failures_of_lost(self, replica_id: int, lost: Iterable[TopicPartition]) -> Failures:
+        """Return the failures of partitions without a state znode.
+
+        A replica of a topic that is being deleted does not need to leave its ISR any more. Kafka
+        2.8.2 keeps the leaders and ISRs of such a topic cached until the next failover.
+        """
+        deleting = self._controller.context.topics_to_be_deleted
+        return {
             tp: StateChangeFailed(
-                f"Failed to change state of replica {plan.replica_id} for partition {tp} since "
+                f"Failed to change state of replica {replica_id} for partition {tp} since "
                 "the leader and isr path in zookeeper is empty"
             )
             for tp in lost
-            if tp not in gone
+            if tp.topic not in deleting
         }
-        self._report_failures(failures, plan)
-        return [*gone, *(tp for tp in outcome.retries if tp not in failures and tp not in gone)]
-
-    def _forget_lost_leaderships(
-        self, partitions: Sequence[TopicPartition], updates: Mapping[TopicPartition, LeaderAndIsr]
-    ) -> dict[TopicPartition, None]:
-        """Drop cached leaders of partitions without a state znode, if their topic is being deleted.
-
-        Return these partitions; their replicas no longer need to leave an ISR. Kafka 2.8.2 keeps
-        the leaders and ISRs cached until the next failover.
-        """
-        context = self._controller.context
-        deleting = [
-            tp for tp in partitions if tp in updates and tp.topic in context.topics_to_be_deleted
-        ]
-        gone = dict.fromkeys(self._controller.refresh_leaderships(deleting))
-        for tp in gone:
-            context.remove_partition_leadership_info(tp)
-        return gone
 
     # Reports
 

@@ -77,8 +77,8 @@ class PartitionOutcome(msgspec.Struct, frozen=True):
 
     - ``failures`` and ``invalid``: partitions that keep their state. These include the partitions
       in ``failures`` and ``invalid`` of the plan.
-    - ``retries``: partitions whose state znode did not have the expected version. The caller must
-      read the znode and plan the transition again.
+    - ``retries``: partitions whose state znode did not have the expected version, or is missing.
+      The caller must read the znode and plan the transition again.
     """
 
     changes: list[PartitionChange]
@@ -189,6 +189,13 @@ def invalid_transition(
     )
 
 
+def no_leader_and_isr(tp: TopicPartition, state: PartitionState) -> StateChangeFailed:
+    """Return a StateChangeFailed with Kafka's message about a partition without a state znode."""
+    return StateChangeFailed(
+        f"LeaderAndIsr information doesn't exist for partition {tp} in {state} state"
+    )
+
+
 def _plan_create(context: ControllerContext, tp: TopicPartition, plan: PartitionPlan) -> None:
     replicas = context.partition_replica_assignment(tp)
     live = context.online_replicas(tp, replicas)
@@ -213,9 +220,7 @@ def _refuse_election(
     leadership: LeaderIsrAndControllerEpoch | None,
 ) -> StateChangeFailed | None:
     if leadership is None:
-        return StateChangeFailed(
-            f"LeaderAndIsr information doesn't exist for partition {tp} in {state} state"
-        )
+        return no_leader_and_isr(tp, state)
     if leadership.controller_epoch > context.epoch:
         return StateChangeFailed(
             f"Aborted leader election for partition {tp} since the LeaderAndIsr path was already "
@@ -246,7 +251,7 @@ def apply_partition_state_changes(
         context.put_partition_state(tp, plan.target)
     if plan.creates or plan.updates:
         assert written is not None, "the results of the plan's writes are missing"
-        outcome.retries.extend(written.retry)
+        outcome.retries.extend(written.unwritten)
         _apply_writes(context, plan, batch, written, outcome)
     return outcome
 
@@ -260,7 +265,7 @@ def _apply_writes(
 ) -> None:
     """Apply the written states, ``creates`` first, so that requests are in Kafka's order."""
     epoch = context.epoch
-    retries = set(written.retry)
+    retries = set(written.unwritten)
     for tp in (*plan.creates, *plan.updates):
         if tp in retries:
             continue

@@ -8,6 +8,7 @@ batch, which the caller sends. Mirrors kafka/controller/ReplicaStateMachine.scal
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ from klamm.statemachines.context import ControllerContext, ReplicasByBroker
 from klamm.statemachines.partition_transitions import Failures
 from klamm.statemachines.replica_state import PREVIOUS, ReplicaState
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
+
+NO_FAILURES: Final[Failures] = {}
 
 
 class ReplicaMoves(msgspec.Struct, frozen=True):
@@ -74,8 +77,8 @@ class ReplicaOutcome(msgspec.Struct, frozen=True):
     - ``changes``: replicas that changed state, grouped by previous state.
     - ``failures`` and ``invalid``: replicas that keep their state. These include the replicas in
       ``failures`` and ``invalid`` of the plan.
-    - ``retries``: partitions whose state znode did not have the expected version. The caller must
-      read the znode and plan the transition again.
+    - ``retries``: partitions whose state znode did not have the expected version, or is missing.
+      The caller must read the znode and plan the transition again.
     """
 
     replica_id: int
@@ -107,10 +110,12 @@ def plan_replica_state_changes(
     replica_id: int,
     partitions: Iterable[TopicPartition],
     target: ReplicaState,
+    lost: Failures = NO_FAILURES,
 ) -> ReplicaPlan:
     """Plan the transition of one broker's replicas of ``partitions`` to the state ``target``.
 
-    ``replica_id`` is the broker id. The context is not changed.
+    ``replica_id`` is the broker id. ``lost``: the failures of partitions that have no state znode
+    from which a replica could be removed. The context is not changed.
     """
     plan = ReplicaPlan(replica_id, target, [], {}, {}, {}, [])
     for state, tps in _by_state(context, replica_id, partitions).items():
@@ -123,6 +128,7 @@ def plan_replica_state_changes(
         elif target is ReplicaState.NEW:
             tps = _plan_new(context, replica_id, tps, plan.failures)
         elif target is ReplicaState.OFFLINE:
+            plan.failures.update((tp, lost[tp]) for tp in tps if tp in lost)
             _plan_isr_removals(context, replica_id, tps, plan.updates, plan.failures)
         if tps:
             plan.moves.append(ReplicaMoves(state, target, tps))
@@ -318,8 +324,8 @@ def _apply_offline(
     epoch.
     """
     _add_stop_replicas(plan, batch)
-    outcome.retries.extend(written.retry)
-    unmoved = {*plan.failures, *written.retry}
+    outcome.retries.extend(written.unwritten)
+    unmoved = {*plan.failures, *written.unwritten}
     for tp in plan.updates:
         stored = None if tp in unmoved else written.finished[tp]
         if isinstance(stored, StateChangeFailed):

@@ -211,12 +211,12 @@ class ControllerZkClient:
 
         - ``finished``: the stored state with the new znode version, or why the write failed.
         - ``retry``: the partitions whose state znode has another version.
+        - ``missing``: the partitions without a state znode, with the reason.
 
         If the reply to a write was lost, the state is read again. ControllerMoved is raised if
         that state was written by a newer controller.
         """
-        finished: _Finished = {}
-        retry: list[TopicPartition] = []
+        outcome = WriteOutcome()
         perhaps_written: set[TopicPartition] = set()
         pending = list(states)
         while pending:
@@ -232,26 +232,27 @@ class ControllerZkClient:
             results = self._fenced.write(ops, epoch_zk_version)
             for tp, op, result in zip(pending, ops, results, strict=True):
                 if result.code is ResultCode.OK:
-                    finished[tp] = states[tp].with_zk_version(result.version)
+                    outcome.finished[tp] = states[tp].with_zk_version(result.version)
                 elif result.code is ResultCode.CONNECTIONLOSS:
                     perhaps_written.add(tp)
                     unresolved.append(tp)
+                elif result.code is ResultCode.NONODE:
+                    outcome.missing[tp] = StateChangeFailed(reason(result.code, op.path))
                 elif result.code is not ResultCode.BADVERSION:
-                    finished[tp] = StateChangeFailed(reason(result.code, op.path))
+                    outcome.finished[tp] = StateChangeFailed(reason(result.code, op.path))
                 elif tp in perhaps_written:
                     unresolved.append(tp)
                 else:
-                    retry.append(tp)
-            pending = self._resolve(unresolved, states, controller_epoch, finished, retry)
-        return WriteOutcome(finished, retry)
+                    outcome.retry.append(tp)
+            pending = self._resolve(unresolved, states, controller_epoch, outcome)
+        return outcome
 
     def _resolve(
         self,
         unresolved: Sequence[TopicPartition],
         states: Mapping[TopicPartition, LeaderAndIsr],
         controller_epoch: int,
-        finished: _Finished,
-        retry: list[TopicPartition],
+        outcome: WriteOutcome,
     ) -> list[TopicPartition]:
         """Find out which writes took effect, and return the partitions to be written again."""
         if not unresolved:
@@ -263,19 +264,19 @@ class ControllerZkClient:
             found, wanted = read.values.get(tp), states[tp]
             if tp in absent:
                 path = TopicPartitionStateZNode.path(tp)
-                finished[tp] = StateChangeFailed(reason(ResultCode.NONODE, path))
+                outcome.missing[tp] = StateChangeFailed(reason(ResultCode.NONODE, path))
                 continue
             if found is None:
-                retry.append(tp)
+                outcome.retry.append(tp)
                 continue
             _check_epoch(tp, found, controller_epoch)
             zk_version = found.leader_and_isr.zk_version
             if zk_version == wanted.zk_version + 1 and _same(found, wanted, controller_epoch):
-                finished[tp] = found.leader_and_isr
+                outcome.finished[tp] = found.leader_and_isr
             elif zk_version == wanted.zk_version:
                 again.append(tp)
             else:
-                retry.append(tp)
+                outcome.retry.append(tp)
         return again
 
     # Topics

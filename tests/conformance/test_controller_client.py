@@ -209,9 +209,9 @@ def test_update_leader_and_isr_distinguishes_each_partition(store: Store, group_
     updates = {tp: STATE.with_leader_and_isr(2, (2,)) for tp in partitions}
     outcome = client.update_leader_and_isr(updates, epoch, version)
     assert sorted(outcome.retry) == [partitions[n] for n in (0, 3, 4, 9, 11)]
-    failed = outcome.finished.pop(partitions[7])
-    assert isinstance(failed, StateChangeFailed)
-    assert "NoNode for /brokers/topics/t/partitions/7/state" in failed.reason
+    (missing,) = outcome.missing.items()
+    reason = "KeeperErrorCode = NoNode for /brokers/topics/t/partitions/7/state"
+    assert missing == (partitions[7], StateChangeFailed(reason))
     assert outcome.finished == {
         partitions[n]: LeaderAndIsr(2, 1, (2,), 1) for n in (1, 2, 5, 6, 8, 10)
     }

@@ -9,7 +9,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse, UpdateMetadataRequest
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.zk.store import SetData
+from klamm.zk.store import Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -191,3 +191,11 @@ def test_a_shutting_down_replica_stays_out(cluster: Cluster) -> None:
     cluster.active.context.add_shutting_down_broker(2)
     proposed = LeaderAndIsr(0, 1, (0, 1, 2), 1)
     assert propose(cluster, proposed) == LeaderAndIsr(0, 1, (0, 1), 1)
+
+
+def test_an_isr_without_a_state_znode_is_an_unknown_error(cluster: Cluster) -> None:
+    path = TopicPartitionStateZNode.path(T0)
+    cluster.admin.store.write([[Delete(path)]])
+    assert propose(cluster, LeaderAndIsr(0, 1, (0, 1, 2), 1)) is Errors.UNKNOWN_SERVER_ERROR
+    text = f"Failed to update ISR for partition t-0: KeeperErrorCode = NoNode for {path}"
+    assert cluster.logged(text)

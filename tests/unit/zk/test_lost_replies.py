@@ -204,8 +204,7 @@ def test_a_state_that_an_earlier_controller_created_alike_is_not_taken_for_ones_
 @pytest.mark.parametrize("done", [False, True])
 def test_a_lost_update_of_a_state_that_is_deleted_meanwhile_fails(done: bool) -> None:
     outcome = Overtaken(None, done).update()
-    failure = outcome.finished[PARTITIONS[3]]
-    assert isinstance(failure, StateChangeFailed)
+    failure = outcome.missing[PARTITIONS[3]]
     assert TopicPartitionStateZNode.path(PARTITIONS[3]) in failure.reason
     assert outcome.retry == []
     assert sum(isinstance(one, LeaderAndIsr) for one in outcome.finished.values()) == 7
