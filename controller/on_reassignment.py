@@ -32,7 +32,7 @@ from klamm.controller.events import (
 from klamm.placement.pool_rules import outside_pool_text
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.reassignment import (
-    EMPTY_REPLICA_LIST,
+    NO_BROKER_IDS,
     Assignments,
     assignments_with_strays,
     build_reassignment,
@@ -78,7 +78,7 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
     targets = controller.reassignments.acknowledge(entries)
     asked = {tp: target for tp, target in targets.items() if target is not None}
     wanted, results = _build_reassignments(controller, asked, _refuse_no_brokers)
-    results.update((tp, EMPTY_REPLICA_LIST) for tp in targets if tp not in asked)
+    results.update((tp, NO_BROKER_IDS) for tp in targets if tp not in asked)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     failed = {tp: error for tp, error in results.items() if error.error is not Errors.NONE}
     if failed:

@@ -127,6 +127,9 @@ def _invalid(message: str) -> ApiError:
 
 
 EMPTY_REPLICA_LIST: Final = _invalid("Empty replica list specified in partition reassignment.")
+NO_BROKER_IDS: Final = _invalid(
+    "The replicas in partition reassignment are not a list of broker ids."
+)
 
 
 def unneeded_replicas(current: ReplicaAssignment, new: ReplicaAssignment) -> tuple[int, ...]:

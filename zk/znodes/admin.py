@@ -27,7 +27,7 @@ from klamm.zk.znodes.json_values import (
 from klamm.zk.znodes.notifications import decode_partitions, encode_partitions
 
 ReassignmentTargets = dict[TopicPartition, tuple[int, ...] | None]
-"""Target replicas, keyed by partition; None if the znode's entry has no list of replicas."""
+"""Target replicas, keyed by partition; None if the znode's entry has no list of broker ids."""
 
 
 class AdminZNode:
@@ -63,7 +63,8 @@ class ReassignPartitionsZNode:
     """/admin/reassign_partitions: target replicas of the partitions to reassign.
 
     Kafka decodes this znode, unlike others, with Jackson's data binding: strings and fractions are
-    converted to integers, and unknown fields are rejected.
+    converted to integers, and unknown fields are rejected. Only replicas are not converted: Jackson
+    does not see that a list of Scala's Int contains integers.
     """
 
     path: Final = "/admin/reassign_partitions"
@@ -79,7 +80,9 @@ class ReassignPartitionsZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> ReassignmentTargets:
-        """Decode the target replicas, keyed by partition; None for an entry without replicas.
+        """Decode the target replicas, keyed by partition; None for an entry without broker ids.
+
+        Such an entry has no list of replicas, or a list with other values, e.g. strings.
 
         Raises UnparsableJson if Kafka would log a warning and treat the znode as empty, and
         MalformedZNode if Kafka's decoder throws.
@@ -144,15 +147,16 @@ def _bind_entry(item: object) -> _Entry | None:
     return name, _bind_int(node.get("partition")), replicas
 
 
+def _is_int(value: object) -> bool:
+    return type(value) is int and INT_MIN <= value <= INT_MAX
+
+
 def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...] | None]:
     if entry is None:
         raise MalformedZNode("the list of partitions contains null", NULL_POINTER)
     topic, partition, replicas = entry
-    for replica in replicas or ():
-        if type(replica) is not int or not INT_MIN <= replica <= INT_MAX:
-            raise MalformedZNode(
-                f"not a broker id: {as_text(replica)}", "java.lang.ClassCastException"
-            )
+    if replicas is not None and not all(map(_is_int, replicas)):
+        replicas = None
     # A missing topic is null in Kafka; here "", which is not a valid topic name either.
     tp = TopicPartition("" if topic is None else topic, partition)
     return tp, None if replicas is None else tuple(replicas)

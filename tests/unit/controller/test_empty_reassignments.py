@@ -42,8 +42,15 @@ def reassign(cluster: Cluster, entries: bytes) -> None:
     cluster.run()
 
 
-@pytest.mark.parametrize("replicas", [b"[]", b"null"])
-def test_an_entry_without_replicas_is_refused_alone(replicas: bytes) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "reason"),
+    [
+        (b"[]", "Empty replica list specified in partition reassignment."),
+        (b"null", "The replicas in partition reassignment are not a list of broker ids."),
+        (b'["1","0"]', "The replicas in partition reassignment are not a list of broker ids."),
+    ],
+)
+def test_an_entry_without_replicas_is_refused_alone(replicas: bytes, reason: str) -> None:
     cluster = cluster_of_two(NO_QUIRKS)
     cluster.create_topic("t", (0, 1), (0, 1))
     reassign(
@@ -54,7 +61,7 @@ def test_an_entry_without_replicas_is_refused_alone(replicas: bytes) -> None:
     assert stored(cluster) == {T0: ReplicaAssignment((0, 1)), T1: ReplicaAssignment((1, 0))}
     assert not cluster.admin.path_exists(ReassignPartitionsZNode.path)
     log = cluster.controller_logs[0].getvalue()
-    assert "t-0 -> ApiError(error=INVALID_REPLICA_ASSIGNMENT, message=Empty replica list" in log
+    assert f"t-0 -> ApiError(error=INVALID_REPLICA_ASSIGNMENT, message={reason})" in log
     assert not cluster.active.malformed
     cluster.assert_nothing_failed()
 
