@@ -46,6 +46,7 @@ from klamm.cluster.types import (
 )
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.checks.admin_history import AdminHistory
+from klamm.runtime.cluster import brokers_of
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
@@ -211,8 +212,8 @@ class DriverChannel:
         return self.zk.path_exists(BrokerIdZNode.path(broker_id))
 
     def topic_names(self) -> Sequence[str]:
-        """Return the topics that exist in ZooKeeper."""
-        return sorted(self.zk.get_all_topics_in_cluster())
+        """Return the topics that exist in ZooKeeper and that brokers know."""
+        return sorted(set(self.zk.get_all_topics_in_cluster()).difference(self._forgotten()))
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
         """Return the metadata of topics and brokers, as read from ZooKeeper.
@@ -222,7 +223,9 @@ class DriverChannel:
         """
         zk = self.zk
         brokers = zk.get_all_brokers_and_epochs_in_cluster().values
-        found = zk.get_topic_assignments(topics).values
+        forgotten = self._forgotten()
+        known = [topic for topic in topics if topic not in forgotten]
+        found = zk.get_topic_assignments(known).values
         states = zk.get_partition_states([tp for one in found.values() for tp in one.assignment])
         controller_id = zk.get_controller_id()
         return MetadataResponse(
@@ -230,6 +233,21 @@ class DriverChannel:
             NO_CONTROLLER if controller_id is None else controller_id,
             tuple(_metadata(topic, found.get(topic), states.values, brokers) for topic in topics),
         )
+
+    def _forgotten(self) -> set[str]:
+        """Return the topics that are being deleted and that no broker knows any more.
+
+        The controller has sent UpdateMetadata with the leader LeaderDuringDelete for them.
+        """
+        context = self._driver.controller_context()
+        if context is None or not context.topics_to_be_deleted:
+            return set()
+
+        def known(_: float) -> set[str]:
+            brokers = brokers_of(self._driver.cluster)
+            return {topic for broker in brokers for topic in broker.metadata_cache.topics()}
+
+        return context.topics_to_be_deleted.difference(self._driver.call_client(known))
 
     def partition_count(self) -> int | None:
         """Return the number of partitions that the active controller knows.

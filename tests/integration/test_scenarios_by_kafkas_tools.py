@@ -44,12 +44,6 @@ CLASSES = {
 }
 """Kafka's tools that scenarios use, keyed by their names on klamm's command line."""
 
-SEEN_IN_ZOOKEEPER = {"partitions_added_while_deleting"}
-"""Scenarios in which klamm's own tools find a topic that brokers do not know any more.
-
-In simulation these tools read topics from ZooKeeper, as DriverChannel tells.
-"""
-
 RunTool = Callable[[str, Sequence[str]], CommandResult]
 
 
@@ -130,7 +124,7 @@ def test_a_scenario_over_bootstrap_server_equals_kafka(
     assert not lines, "\n".join(lines)
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in SEEN_IN_ZOOKEEPER])
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_over_bootstrap_server_by_klamms_tools_equals_kafka(name: str) -> None:
     scenario = through_brokers(name)
     world = SimulatedWorld(recorded_spec(scenario, KAFKA_2_8_2))
