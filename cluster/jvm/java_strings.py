@@ -9,6 +9,14 @@ import re
 import warnings
 from typing import Final
 
+_ALIKE: Final = re.compile(
+    r"""(?: \\.                                 # an escaped character
+    | \[\^?\]? (?: \\. | [^\[\]\\] )*+ \]       # a set of characters
+    | \{ [0-9]+ (?: , [0-9]* )? \}              # a repetition
+    | [^\[{\\] )*+""",
+    re.VERBOSE | re.DOTALL,
+)
+"""The beginning of a regular expression that Java and Python read alike."""
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
@@ -27,15 +35,21 @@ def java_split(text: str, pattern: str) -> list[str]:
 def compiled(pattern: str) -> re.Pattern[str]:
     """Compile a regular expression of a user, who may have written it for Java.
 
-    Raises ValueError if Python does not accept it, or if Python warns that it is not the set
-    operation that it is in Java, such as ``[a-z&&[^b]]``.
+    Raises ValueError if Python does not accept it, or if Java reads it differently: a set
+    operation such as ``[a-z&&[^b]]`` or ``[a[b]]``, or a brace that is no repetition.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
-            return re.compile(pattern)
+            found = re.compile(pattern)
     except (re.error, OverflowError, RecursionError, FutureWarning) as error:
         raise ValueError(str(error)) from error
+    alike = _ALIKE.match(pattern)
+    assert alike is not None
+    if alike.end() < len(pattern):
+        what = "set in a set" if pattern[alike.end()] == "[" else "brace that is no repetition"
+        raise ValueError(f"{what} at position {alike.end()}")
+    return found
 
 
 def java_trim(text: str) -> str:

@@ -205,6 +205,8 @@ def test_the_replication_factor_is_that_of_the_first_partition_in_scalas_order(
         ("--list --topic [", "[ is an invalid regex."),
         (r"--list --topic \Qx\E", r"\Qx\E is an invalid regex."),
         ("--delete --topic [a-z&&[^b]]", "[a-z&&[^b]] is an invalid regex."),
+        ("--delete --topic [^a[b]]", "[^a[b]] is an invalid regex."),
+        ("--list --topic a{1,3}", "a{1|3} is an invalid regex."),
         ("--list --topic a{99999999999}", "a{99999999999} is an invalid regex."),
     ],
 )
