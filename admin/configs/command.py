@@ -41,10 +41,11 @@ from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_maps import children_order, hash_map_order
 from klamm.cluster.jvm.scala_sets import mutable_order
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.znodes import DEFAULT_ENTITY
+from klamm.zk.znodes import DEFAULT_ENTITY, ConfigEntityZNode
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT
 
 _PASSWORD: Final = re.compile(r"password=[^\]\s]*")
+_RELATIVE: Final = re.compile(r"/\.\.?(?=/|\Z)")
 _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 
 
@@ -170,8 +171,19 @@ def _shown(entity: ConfigResource) -> str:
 
 
 def _entity(entity_type: str, name: str) -> ConfigResource:
+    """Return an entity that was named on the command line.
+
+    Raises IllegalArgumentException, as ZooKeeper's client does, if its path is relative.
+    """
     if entity_type == USERS:
         name = sanitized(name)
+    path = ConfigEntityZNode.path(entity_type, name or DEFAULT_ENTITY)
+    relative = _RELATIVE.search(path)
+    if relative is not None:
+        raise illegal_argument(
+            f'Invalid path string "{path}" caused by relative paths not allowed '
+            f"@{relative.end() - 1}"
+        )
     return ConfigResource(entity_type, name or DEFAULT_ENTITY)
 
 

@@ -336,3 +336,21 @@ def test_errors_hide_passwords() -> None:
     text = _error_text(UsageError("refused"), ["--add-config", "SCRAM-SHA-256=[password=secret]"])
     assert "SCRAM-SHA-256=[password=[hidden]]" in text
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("entity", "path", "place"),
+    [
+        ("--topic ..", "/config/topics/..", 16),
+        ("--topic .", "/config/topics/.", 15),
+        ("--topic a/../b", "/config/topics/a/../b", 18),
+        ("--user .", "/config/users/.", 14),
+    ],
+)
+@pytest.mark.parametrize("action", ["--describe", "--alter --delete-config retention.ms"])
+def test_a_relative_path_is_refused_as_by_zookeepers_client(
+    world: World, entity: str, path: str, place: int, action: str
+) -> None:
+    result = run(world, f"{action} {entity}")
+    reason = f'Invalid path string "{path}" caused by relative paths not allowed @{place}'
+    assert (result.exit_code, result.stderr) == (1, f"{reason}\n")
