@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.failures import ExecutionException
 from klamm.admin.reassignments.moves import (
     MoveMap,
     calculate_follower_throttles,
@@ -30,7 +31,7 @@ from klamm.cluster.configs import (
     THROTTLED_RATES,
 )
 from klamm.cluster.counting import joined, parse_whole_number, plural
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, mutable_order
 
@@ -154,23 +155,53 @@ class Throttles:
         """Restore the throttles saved in ``file``, then delete the file.
 
         ``live``: the brokers whose configs can be changed, or None for all. The throttles of other
-        brokers stay in the file, and the ids of these brokers are returned. Raises UsageError if
-        the file is malformed.
+        brokers stay in the file, and the ids of these brokers are returned. Topics that have been
+        deleted meanwhile are printed. Raises UsageError if the file is malformed.
         """
         saved = read_saved(file)
         ids = sorted(saved.brokers, key=lambda id_: (len(id_), id_))
         skipped = [] if live is None else [id_ for id_ in ids if id_ not in set(map(str, live))]
         kept = SavedThrottles({id_: saved.brokers[id_] for id_ in skipped})
         ordered = {id_: saved.brokers[id_] for id_ in ids if id_ not in skipped}
-        for kind, entities in ((BROKERS, ordered), (TOPICS, dict(sorted(saved.topics.items())))):
-            if entities:
-                self._replace("Restoring", kind, entities)
-        self._output.report["restored"] = {"brokers": ordered, "topics": saved.topics}
+        topics = dict(sorted(saved.topics.items()))
+        if ordered:
+            self._replace("Restoring", BROKERS, ordered)
+        if topics:
+            self._restore_topics(topics)
+        self._output.report["restored"] = {"brokers": ordered, "topics": topics}
         if skipped:
             _write_saved(file, kept, hint="all other throttles of the file are restored")
         else:
             file.unlink()
         return skipped
+
+    def _restore_topics(self, topics: dict[str, dict[str, str]]) -> None:
+        """Restore the throttles of topics, and remove those that do not exist from ``topics``."""
+        self._announce("Restoring", TOPICS, topics)
+        if self._is_altered(_replacing(TOPICS, topics)):
+            return
+        gone = [
+            name
+            for name, configs in topics.items()
+            if not self._is_altered(_replacing(TOPICS, {name: configs}))
+        ]
+        for name in gone:
+            del topics[name]
+        verb = "does" if len(gone) == 1 else "do"
+        self._output.println(
+            f"Skipped topic{plural(len(gone))} {joined(gone)}, which {verb} not exist any more"
+        )
+
+    def _is_altered(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> bool:
+        """Change topics. Return False if one of them does not exist."""
+        try:
+            self._alter(changes)
+        except (UnknownTopicOrPartition, ExecutionException) as error:
+            cause = error.cause if isinstance(error, ExecutionException) else error
+            if isinstance(cause, UnknownTopicOrPartition):
+                return False
+            raise
+        return True
 
     def _alter(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
         self._configs.incremental_alter_configs(changes)
@@ -180,17 +211,13 @@ class Throttles:
         self, doing: str, entity_type: str, entities: Mapping[str, Mapping[str, str]]
     ) -> None:
         """Replace the throttles of brokers or topics, and print the message of Kafka's tool."""
+        self._announce(doing, entity_type, entities)
+        self._alter(_replacing(entity_type, entities))
+
+    def _announce(self, doing: str, entity_type: str, names: Collection[str]) -> None:
         kind = entity_type[:-1]
         self._output.println(
-            f"{doing} {kind}-level throttles on {kind}{plural(len(entities))} {joined(entities)}"
-        )
-        self._alter(
-            {
-                ConfigResource(entity_type, name): {
-                    config: configs.get(config) for config in _NAMES[entity_type]
-                }
-                for name, configs in entities.items()
-            }
+            f"{doing} {kind}-level throttles on {kind}{plural(len(names))} {joined(names)}"
         )
 
     def _read(
@@ -221,6 +248,18 @@ class Throttles:
             entities = saved.brokers if resource.entity_type == BROKERS else saved.topics
             entities.setdefault(resource.name, configs)
         _write_saved(self._save_file, saved, hint="nothing was changed")
+
+
+def _replacing(
+    entity_type: str, entities: Mapping[str, Mapping[str, str]]
+) -> dict[ConfigResource, dict[str, str | None]]:
+    """Return the changes that replace all throttles of brokers or topics."""
+    return {
+        ConfigResource(entity_type, name): {
+            config: configs.get(config) for config in _NAMES[entity_type]
+        }
+        for name, configs in entities.items()
+    }
 
 
 def _write_saved(file: Path, saved: SavedThrottles, hint: str) -> None:

@@ -529,6 +529,26 @@ def test_throttles_of_brokers_that_are_gone_stay_in_the_file(
     }
 
 
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_throttles_of_topics_that_are_gone_are_skipped(tool: Tool, where: tuple[str, str]) -> None:
+    client, file = tool.world.client, tool.folder / "before"
+    name = "leader.replication.throttled.replicas"
+    topics = {"Gone": {name: "*"}, "a": {name: "0:1"}, "b": {}, "went": {name: "*"}}
+    file.write_text(json.dumps({"topics": topics}))
+    client.set_or_create_entity_configs("topics", "b", {name: "*"})
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1]})
+    done = tool(where, "verify", restore_throttles=file)
+    assert done.stdout.endswith(
+        "Restoring topic-level throttles on topics Gone,a,b,went\n"
+        "Skipped topics Gone,went, which do not exist any more\n"
+    )
+    assert (done.exit_code, done.stderr.count("\n"), file.exists()) == (0, 0, False)
+    assert client.get_entity_configs("topics", "a") == {name: "0:1"}
+    assert client.get_entity_configs("topics", "b") == {}
+    assert client.get_all_entities_with_config("topics") == ["a", "b"]
+    assert done.report["restored"]["topics"] == {"a": {name: "0:1"}, "b": {}}
+
+
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"version":2}', '{"topics":{"a":{"retention.ms":"1"}}}']
 )
