@@ -2,7 +2,8 @@
 
 A position is the byte offset after a complete line, counted over the whole journal including its
 rotated files. Rows are returned as raw bytes. A line that is not a valid row is skipped and listed
-as damaged.
+as damaged. A valid row at the end that lacks only its newline is complete, as for `klamm up` and
+replay; the position after it counts the newline, which the writer adds.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
 
 
 def torn_line(path: Path) -> tuple[str, ...]:
-    """Describe the last line as damaged if it lacks its newline; otherwise return ().
+    """Describe the last line as damaged if it is incomplete; otherwise return ().
 
     Only for a journal that no klamm is writing. Raises OSError.
     """
@@ -106,7 +107,9 @@ def torn_line(path: Path) -> tuple[str, ...]:
         segment, file = opened
         size = file.seek(0, os.SEEK_END)
         end = _end_of_lines(file, size)
-        return () if end == size else (f"{segment.path.name}:{line_number(file, end)}: torn",)
+        if end == size or _last_row(file, end):
+            return ()
+        return (f"{segment.path.name}:{line_number(file, end)}: torn",)
 
 
 def _unread(segment: LogFile, place: int) -> tuple[str, ...]:
@@ -123,7 +126,8 @@ def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:
     data = file.read(max_bytes)
     if data and b"\n" not in data:
         data += file.readline()
-    return data[: data.rfind(b"\n") + 1]
+    end = data.rfind(b"\n") + 1
+    return data[:end] + _whole(data[end:])
 
 
 def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
@@ -139,7 +143,18 @@ def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
     file.seek(start)
     data = file.read(end - start)
     begin = data.find(b"\n") + 1 if start > 0 else 0
-    return data[begin:], start + begin
+    return data[begin:] + _last_row(file, end), start + begin
+
+
+def _last_row(file: BinaryIO, end: int) -> bytes:
+    """Return the row after the last complete line, with its newline; empty if there is none."""
+    file.seek(end)
+    return _whole(file.read(MAX_BYTES))
+
+
+def _whole(line: bytes) -> bytes:
+    """Return a line without a newline with one if it is a valid row, otherwise nothing."""
+    return b"" if not line or isinstance(parse_row(line), str) else line + b"\n"
 
 
 def _rows(segment: LogFile, file: BinaryIO, offset: int, data: bytes) -> JournalPart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from pathlib import Path
 
@@ -74,6 +75,26 @@ def test_every_reader_skips_the_same_line(
         assert "journal.jsonl:1: not json" in first
         assert f"journal.jsonl:{place + 2}: {problem}" in second
         assert f"journal.jsonl:{len(lines) + 3}: torn" in last
+
+
+def test_every_reader_reads_a_last_row_that_lacks_only_its_newline(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    lines = journal_of_a_creation()
+    of_it = next(line for line in reversed(lines) if b'"partition_transition"' in line)
+    path = tmp_path / "journal.jsonl"
+    for end in (b"", b"\n"):
+        last = msgspec.json.encode({**msgspec.json.decode(of_it), "detail": "the last row"})
+        path.write_bytes(b"".join([*lines, last, end]))
+        assert main(["journal", "tail", "-n", "1", "--json", "--data-dir", str(tmp_path)]) == 0
+        printed = capsys.readouterr()
+        assert (printed.out, "torn" in printed.err) == (f"{last.decode()}\n", False)
+        assert main(["explain", "orders-0", "--json", "--journal", str(path)]) == 0
+        printed = capsys.readouterr()
+        assert (json.loads(printed.out)["journal"]["row_count"], printed.err) == (
+            len(lines) + 1,
+            "",
+        )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from klamm.server.data_dir import (
     is_held,
     read_address,
 )
-from klamm.server.journal_tail import last_rows, rows_after
+from klamm.server.journal_tail import last_rows, rows_after, torn_line
 from tests.disk_limits import files_limited_to
 from tests.waiting import replace_sleep
 
@@ -101,6 +101,25 @@ def test_damaged_lines_are_left_out_and_named(tmp_path: Path) -> None:
         size - len(text([spoilt, b"\0" * 90_000, three])),
         named[:3],
     )
+
+
+def test_a_last_row_without_its_newline_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    *first, last = rows(1, 3)
+    whole = text([*first, last])
+    path.write_bytes(whole[:-1])
+    assert last_rows(path, 2) == ([first[-1], last], len(whole), ())
+    assert last_rows(path, 0) == ([], len(whole), ())
+    assert rows_after(path, 0) == ([*first, last], len(whole), ())
+    assert torn_line(path) == ()
+    assert rows_after(path, len(whole)) == ([], len(whole), ())
+    more = text(rows(4, 4))
+    path.write_bytes(whole + more)
+    assert rows_after(path, len(whole)) == (rows(4, 4), len(whole + more), ())
+    path.write_bytes(whole[:-2])
+    assert rows_after(path, 0) == (first, len(text(first)), ())
+    assert last_rows(path, 1) == (first[-1:], len(text(first)), ())
+    assert torn_line(path) == ("journal:3: torn",)
 
 
 def test_no_journal_has_no_rows(tmp_path: Path) -> None:
