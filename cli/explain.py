@@ -29,7 +29,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.clock import SIMULATION_START_MS
-from klamm.runtime.journal_text import summary_text, time_text
+from klamm.runtime.journal_text import event_text, summary_text, time_text
 from klamm.statemachines.explanations import Rule
 
 EXAMPLES = """
@@ -315,7 +315,8 @@ def _status_text(status: PartitionStatus) -> str:
 def _cause_text(cause: Cause) -> str:
     number = f"#{cause.event_id} " if cause.event_id else ""
     when = "" if cause.t_ms is None or not cause.event_id else f"  ({_clock(cause.t_ms)})"
-    return f"{cause.relation} {number}{cause.text}{when}"
+    text = event_text(cause.text) if cause.event_id else cause.text
+    return f"{cause.relation} {number}{text}{when}"
 
 
 def _row_text(row: JournalRow) -> str:

@@ -5,18 +5,23 @@ Works on plain values, so that it can also show rows written by other versions o
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from klamm.cluster.counting import listed
 from klamm.cluster.journal import Kind, is_isr_removal_written
 from klamm.cluster.plain_text import harmless_line
 
 Row = Mapping[str, Any]
 
 _EVENTS_REMEMBERED: Final = 1_000
+_ARGUMENTS: Final = re.compile(r"\(([^()]*)\)")
+_ARGUMENTS_SHOWN: Final = 5
 _ISRS: Final = ("isr", "leader", "prev_isr", "prev_leader")
+_NAME_AN_EVENT: Final = frozenset({Kind.EVENT, Kind.EVENT_FAILED, Kind.CONTROLLER_MOVED})
 _STRUCTURE: Final = frozenset({"partition_transition", "replica_transition"})
 
 
@@ -31,7 +36,8 @@ class EventNames:
         # The event that elected a controller began before the epoch, so it has no EVENT row.
         name = {Kind.EVENT: row.get("detail"), Kind.CONTROLLER_ELECTED: "election"}.get(row["kind"])
         if name:
-            self._names[(row["controller"], row["epoch"], row.get("event_id", 0))] = name
+            key = (row["controller"], row["epoch"], row.get("event_id", 0))
+            self._names[key] = event_text(name)
             if len(self._names) > _EVENTS_REMEMBERED:
                 self._names.popitem(last=False)
 
@@ -50,6 +56,19 @@ class EventNames:
             return ""
         name = self._names.get((row["controller"], row["epoch"], number))
         return f"#{number} {name}" if name else f"#{number}"
+
+
+def event_text(text: str) -> str:
+    """Return the text of an event with its first arguments, and how many more there are.
+
+    The event of a request has all its topics or partitions as arguments.
+    """
+    found = _ARGUMENTS.search(text)
+    arguments = [] if found is None else found[1].split(",")
+    if found is None or len(arguments) <= _ARGUMENTS_SHOWN:
+        return text
+    begin, end = found.span(1)
+    return f"{text[:begin]}{listed(arguments, _ARGUMENTS_SHOWN)}{text[end:]}"
 
 
 def time_text(row: Row) -> str:
@@ -74,9 +93,11 @@ def summary_text(row: Row) -> str:
     if kind == Kind.ISR_REMOVED and not is_isr_removal_written(*map(row.get, _ISRS)):
         parts = ["isr unchanged"]
     parts += [_subject(row), _change(row), _leadership(row)]
-    for field in ("detail", "outcome"):
-        if row.get(field):
-            parts.append(str(row[field]))
+    if row.get("detail"):
+        detail = str(row["detail"])
+        parts.append(event_text(detail) if kind in _NAME_AN_EVENT else detail)
+    if row.get("outcome"):
+        parts.append(str(row["outcome"]))
     if kind == Kind.EVENT:
         parts[0] = f"event #{row.get('event_id', 0)}"
     return harmless_line(" ".join(part for part in parts if part))

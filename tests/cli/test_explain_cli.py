@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.main import main
+from klamm.cluster.requests import AlterPartitionReassignmentsRequest
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import time_zone
 from tests.serving import Up, klamm_up
-from tests.sim.reassignments import brokers_up, reassign, with_topic
+from tests.sim.reassignments import ask, brokers_up, reassign, with_topic
 from tests.waiting import wait_until
 
 Capture = pytest.CaptureFixture[str]
@@ -316,3 +317,21 @@ def assert_is_known_to_have_ended(up: Up, folder: Path) -> None:
     )
     assert shown.stderr == warning
     assert up.run("explain", "nowhere-0").stderr.startswith(f"{warning}error: the journal has no ")
+
+
+def test_a_request_for_many_partitions_shows_some(tmp_path: Path, capsys: Capture) -> None:
+    world = brokers_up()
+    with_topic(world, *[(0, 1)] * 12)
+    wanted = {TopicPartition("t", n): (1, 2) for n in range(12)}
+    ask(world, AlterPartitionReassignmentsRequest(wanted))
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(world.journal.to_bytes())
+    text = explain(path, capsys, "t-11", "--all")
+    shown = "ApiPartitionReassignment(t-0, t-1, t-2, t-3, t-4 and 7 more)"
+    assert re.search(f"done by #[0-9]+ {re.escape(shown)}: ", text)
+    changes = json.loads(explain(path, capsys, "t-11", "--all", "--json"))["changes"]
+    names = ",".join(f"t-{n}" for n in range(12))
+    assert f"ApiPartitionReassignment({names})" in {change["event"] for change in changes}
+    assert main(["journal", "tail", "-n", "10000", "--data-dir", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert shown in printed and names not in printed

@@ -67,6 +67,15 @@ def row(kind: Kind, **fields: Any) -> dict[str, Any]:
         ),
         (row(Kind.BROKER_OFFLINE, replica=1), "broker offline broker 1"),
         (row(Kind.EVENT, event_id=7, detail="TopicChange"), "event #7 TopicChange"),
+        (row(Kind.EVENT, event_id=7, detail="A(a,b,c,d,e)"), "event #7 A(a,b,c,d,e)"),
+        (
+            row(Kind.EVENT, event_id=7, detail="A(a,b,c,d,e,f,g)"),
+            "event #7 A(a, b, c, d, e and 2 more)",
+        ),
+        (
+            row(Kind.EVENT_FAILED, detail="A(a,b,c,d,e,f)", outcome="O(a,b,c,d,e,f)"),
+            "event failed A(a, b, c, d, e and 1 more) O(a,b,c,d,e,f)",
+        ),
         (row(Kind.TOPIC_CREATED, topic="t"), "topic created t"),
         (
             row(Kind.ZNODE_MALFORMED, detail="/brokers/topics/x", outcome="not JSON"),
