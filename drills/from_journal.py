@@ -61,7 +61,7 @@ class _Recorder:
 
     ``_replicas``: the result of ``_first_replicas``. ``_creations``: how often each topic has been
     created so far. ``_down``: brokers that are not running. ``_leaving``: brokers in a controlled
-    shutdown.
+    shutdown. ``_request`` and ``_entries``: the event of the last reassignment, and its partitions.
     """
 
     def __init__(self, rows: Sequence[JournalRow]) -> None:
@@ -76,6 +76,8 @@ class _Recorder:
         self._alive_ms: dict[int, int] = {}
         self._deleting: set[str] = set()
         self._controller: tuple[int, int] | None = None
+        self._request: tuple[int, int, int] | None = None
+        self._entries: list[str] = []
 
     def take(self, row: JournalRow) -> None:
         """Add the step, if any, whose effect this row shows."""
@@ -107,9 +109,7 @@ class _Recorder:
                 self._deleting.add(topic)
                 self._add(row.t_ms, f"run: topics --zookeeper {{zk}} --delete --topic {topic}")
             case Kind.REASSIGNMENT_PHASE if row.to == "U1":
-                partition, _, target = str(row.reassignment_id).rpartition("->")
-                listed = target.replace(",", ", ")
-                self._add(row.t_ms, f"reassign: {{{partition}: [{listed}]}}")
+                self._take_reassignment(row)
 
     def lines(self, name: str) -> Iterator[str]:
         """Yield the lines of the drill."""
@@ -157,6 +157,19 @@ class _Recorder:
             self._add(row.t_ms, "move_controller:", _HAS_CONTROLLER)
         else:
             self._take_end(row.t_ms, previous[0], _HAS_CONTROLLER)
+
+    def _take_reassignment(self, row: JournalRow) -> None:
+        """Add the reassignment of a partition, to the step of the request that names it."""
+        partition, _, target = str(row.reassignment_id).rpartition("->")
+        entry = f"{partition}: [{target.replace(',', ', ')}]"
+        request = (row.controller, row.epoch, row.event_id)
+        if not row.event_id or request != self._request:
+            self._request, self._entries = request, [entry]
+            self._add(row.t_ms, f"reassign: {{{entry}}}")
+            return
+        self._entries.append(entry)
+        lines = ("reassign:", *self._entries)
+        self._steps[-1] = self._steps[-1]._replace(action="\n      ".join(lines))
 
     def _add(self, t_ms: int, action: str, *until: str) -> None:
         self._steps.append(_Step(t_ms, t_ms, action, until))

@@ -26,7 +26,7 @@ steps:
     until: {unregistered: 0, exists: [/controller]}
   - start: 0
     until: {healthy: true}
-  - reassign: {1-0: [2, 3]}
+  - reassign: {1-0: [2, 3], u-0: [3, 1]}
     until: {reassigning: []}
   - run: topics --zookeeper {zk} --create --topic v --replica-assignment 0:1,2:3
   - run: topics --zookeeper {zk} --delete --topic u
@@ -53,7 +53,9 @@ steps:
     until: {unregistered: 0, exists: [/controller]}
   - start: 0
     until: {exists: /brokers/ids/0}
-  - reassign: {1-0: [2, 3]}
+  - reassign:
+      1-0: [2, 3]
+      u-0: [3, 1]
   - run: topics --zookeeper {zk} --create --topic v --replica-assignment 0:1,2:3
   - run: topics --zookeeper {zk} --delete --topic u
   - until: {deleted: u}

@@ -163,6 +163,27 @@ def test_topics_come_go_and_move() -> None:
     ]
 
 
+def test_a_request_for_many_partitions_is_one_step() -> None:
+    def begun(event_id: int, partition: int) -> JournalRow:
+        target = {"topic": "t", "partition": partition, "reassignment_id": f"t-{partition}->0,2"}
+        return row(20, Kind.REASSIGNMENT_PHASE, to="U1", event_id=event_id, **target)
+
+    rows = [
+        elected(0, 0, 1),
+        row(10, Kind.TOPIC_CREATED, topic="t"),
+        *(online(11, "t", 2, 1, partition=n) for n in range(4)),
+        *(begun(*one) for one in ((7, 0), (7, 1), (8, 2), (0, 3), (0, 0))),
+    ]
+    assert [line for line in steps(*rows) if "wait" not in line] == [
+        "  - reassign:",
+        "      t-0: [0, 2]",
+        "      t-1: [0, 2]",
+        "  - reassign: {t-2: [0, 2]}",
+        "  - reassign: {t-3: [0, 2]}",
+        "  - reassign: {t-0: [0, 2]}",
+    ]
+
+
 def test_short_times_are_not_waited_for() -> None:
     rows = [elected(0, 0, 1), row(1, Kind.BROKER_OFFLINE, replica=3)]
     rows += [row(n, Kind.TOPIC_DELETION_STARTED, topic=f"t{n}") for n in (20, 29, 39, 50)]
