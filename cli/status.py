@@ -1,33 +1,110 @@
 """`klamm status`: shows the state of a running cluster.
 
-Sends a request to the server and prints the response.
+Sends a request to the server and prints the response. With --wait it asks until the cluster is
+healthy.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from klamm.cli.client import ServerClient
-from klamm.cli.options import table_lines
+from klamm.cli.options import finite, table_lines
 from klamm.cli.server_options import Answered, asks_server
-from klamm.cluster.counting import brokers_text, counted, joined, listed
+from klamm.cli.waiting import waiting
+from klamm.cluster.counting import are, brokers_text, counted, joined, listed
+from klamm.cluster.errors import WrongState
 from klamm.cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
+POLL_S: Final = 0.25
+NOT_HEALTHY: Final = 11
+"""The exit code if a cluster is not healthy in time."""
 EXAMPLES = """
 \b
 Examples:
   klamm status
   klamm status --json --server localhost:8282
+  klamm broker kill 1 && klamm broker start 1 && klamm status --wait 60
+
+  Exit codes: 11 if the cluster is not healthy after the SECONDS of --wait.
 """
 
 
 @asks_server
-def status(client: ServerClient) -> Answered:
-    """Show controller, brokers, pending work, faults and malformed znodes."""
-    values = client.get("/status")
+def status(
+    client: ServerClient,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            callback=finite,
+            help="First wait until the cluster is healthy, at most this long.",
+        ),
+    ] = None,
+) -> Answered:
+    """Show controller, brokers, pending work, faults and malformed znodes.
+
+    A cluster is healthy if every broker is running, registered and not isolated, every partition
+    has a live leader and all its replicas in sync, and no topic is being deleted and no partition
+    reassigned.
+    """
+    values = client.get("/status") if wait is None else _healthy_status(client, wait)
     return values, "\n".join(map(harmless_line, status_lines(values)))
+
+
+def _healthy_status(client: ServerClient, wait_s: float) -> dict[str, Any]:
+    """Return the status once the cluster is healthy. Raises WrongState after ``wait_s``."""
+    deadline_s = time.monotonic() + wait_s
+    with waiting("a healthy cluster"):
+        while True:
+            values: dict[str, Any] = client.get("/status")
+            reasons = list(unhealthy_lines(values))
+            if not reasons:
+                return values
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise WrongState(
+                    f"the cluster is not healthy after {wait_s:g} s: {'; '.join(reasons)}",
+                    hint="klamm status shows what is pending",
+                    exit_code=NOT_HEALTHY,
+                )
+            time.sleep(min(POLL_S, left_s))
+
+
+def unhealthy_lines(values: Mapping[str, Any]) -> Iterator[str]:
+    """Return the reasons why a cluster is not healthy; none if it is."""
+    controller, brokers = values["controller"], values["brokers"]
+    if values["zookeeper"]["is_stale"]:
+        yield "ZooKeeper is unreachable"
+    if controller is None:
+        yield "no controller is elected"
+    else:
+        for count, noun, what in (
+            (values["partitions_without_live_leader"], "partition", "without a live leader"),
+            (controller["partitions_being_reassigned"], "partition", "being reassigned"),
+            (len(controller["deletions"]), "topic", "being deleted"),
+        ):
+            if count:
+                yield f"{counted(count, noun)} {what}"
+    lagging = sum(broker["under_replicated"] for broker in brokers)
+    if lagging:
+        yield f"{counted(lagging, 'partition')} under-replicated"
+    states = {one["id"]: one["state"] for one in brokers if one["state"] != "running"}
+    for state in dict.fromkeys(states.values()):
+        ids = [id_ for id_, found in states.items() if found == state]
+        yield f"{brokers_text(ids)} {are(ids)} {state}"
+    absent = [one["id"] for one in brokers if one["live"] is False and one["id"] not in states]
+    if absent:
+        yield f"{brokers_text(absent)} {are(absent)} not registered"
+    isolated = values["isolated_brokers"]
+    if isolated:
+        yield f"{brokers_text(isolated)} {are(isolated)} isolated"
 
 
 def status_lines(values: Mapping[str, Any]) -> list[str]:

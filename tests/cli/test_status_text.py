@@ -95,6 +95,84 @@ ELECTED = {
 }
 
 
+HEALTHY = {
+    **STATUS,
+    "controller": CONTROLLER,
+    "partitions_without_live_leader": 0,
+    "brokers": [{**BROKER, "id": id_, "under_replicated": 0} for id_ in (0, 1, 2)],
+}
+DELETION = {
+    **{"topic": "t", "waits_for_brokers": [], "waits_for_log_dirs_of": []},
+    "waits_for_reassignment": False,
+}
+
+
+def of_brokers(**changes: Any) -> dict[str, Any]:
+    """Brokers 0 and 2 with these changes, and broker 1 without."""
+    brokers = HEALTHY["brokers"]
+    return {"brokers": [{**brokers[0], **changes}, brokers[1], {**brokers[2], **changes}]}
+
+
+def of_controller(**changes: Any) -> dict[str, Any]:
+    return {"controller": {**CONTROLLER, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"zookeeper": zookeeper(is_stale=True)}, "ZooKeeper is unreachable"),
+        ({"controller": None}, "no controller is elected"),
+        ({"partitions_without_live_leader": 1}, "1 partition without a live leader"),
+        (of_controller(partitions_being_reassigned=2000), "2,000 partitions being reassigned"),
+        (of_controller(deletions=[DELETION]), "1 topic being deleted"),
+        (of_brokers(under_replicated=2), "4 partitions under-replicated"),
+        (of_brokers(state="killed", live=False), "brokers 0,2 are killed"),
+        (of_brokers(live=False), "brokers 0,2 are not registered"),
+        ({"isolated_brokers": [1]}, "broker 1 is isolated"),
+    ],
+)
+def test_status_waits_until_the_cluster_is_healthy(
+    changes: dict[str, Any],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sleeps: list[float] = []
+    replace_sleep(monkeypatch, sleeps.append)
+    sick = {**HEALTHY, **changes}
+    with scripted_api({"GET /status": [sick, sick, HEALTHY]}) as api:
+        assert main(["status", "--wait", "60", "--server", api.address]) == 0
+        assert "Controller:  broker 1" in capsys.readouterr().out
+        assert len(api.asked) == 3 and len(sleeps) == 2
+    with scripted_api({"GET /status": sick}) as api:
+        assert main(["status", "--wait", "0", "--server", api.address]) == 11
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f"error: the cluster is not healthy after 0 s: {reason}",
+        "hint: klamm status shows what is pending",
+    ]
+
+
+def test_the_status_of_a_healthy_cluster_is_the_same_with_wait(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printed = []
+    with scripted_api({"GET /status": HEALTHY}) as api:
+        for more in ([], ["--wait", "0"]):
+            assert main(["status", "--json", *more, "--server", api.address]) == 0
+            printed.append(capsys.readouterr())
+    assert printed[0] == printed[1]
+    with scripted_api({"GET /status": ELECTED}) as api:
+        assert main(["status", "--wait", "0", "--json", "--server", api.address]) == 11
+    error = msgspec.json.decode(capsys.readouterr().err)
+    assert (error["exit_code"], error["error"]["message"]) == (
+        11,
+        "the cluster is not healthy after 0 s: 1 partition without a live leader; "
+        "2 partitions under-replicated; broker 1 is killed",
+    )
+
+
 def row(topic: str, event: int | None = None) -> dict[str, Any]:
     """A row of the journal about a topic."""
     given = {"kind": "topic_created", "t_ms": 1, "controller": 1, "epoch": 4, "detail": topic}
