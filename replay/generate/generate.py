@@ -18,10 +18,10 @@ from klamm.replay.event_schema import CONTROLLER_LOG, STATE_CHANGE_LOG
 from klamm.replay.generate.history import GeneratedHistory
 from klamm.replay.generate.journal_writer import Places, Write, write_journal
 from klamm.replay.generate.kafka_log_writer import write_kafka_logs
+from klamm.replay.generate.layout import cluster_name
 from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from klamm.replay.generate.rows import RowBlock
 from klamm.replay.generate.table_writer import write_table
-from klamm.replay.generate.tiling import cluster_name
 from klamm.replay.generate.zookeeper_writer import write_zookeeper
 from klamm.replay.whole_folder import FolderKind, whole_folder
 

@@ -7,30 +7,21 @@ and the planted anomalies are kept in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
 from typing import Final
 
 import numpy as np
 
-from klamm.cluster.journal import Kind
-from klamm.replay.generate.options import HistoryOptions, Planted
+from klamm.replay.generate.layout import Layout, cluster_name
+from klamm.replay.generate.options import ROWS_A_FAILOVER, ROWS_A_PLANTED, HistoryOptions, Planted
 from klamm.replay.generate.planting import Planting
 from klamm.replay.generate.recording import GeneratedRecording
 from klamm.replay.generate.rows import LOST, RowBlock
-from klamm.replay.generate.tiling import (
-    PAUSE_MS,
-    Layout,
-    Player,
-    Tile,
-    cluster_name,
-    recorded_name,
-)
+from klamm.replay.generate.tiling import Player, Tile
 
 _RECORDED_EPISODES: Final = 4
 _FROM: Final = 0.05
 """Anomalies are planted between these positions, as fractions of the number of rows."""
 _TO: Final = 0.85
-_ROWS_A_PLANTED: Final = 100
 
 
 class GeneratedHistory:
@@ -45,7 +36,7 @@ class GeneratedHistory:
         self._rng = np.random.Generator(np.random.PCG64(options.seed))
         self._recording = self._record()
         self.player = Player(self.layout)
-        self.planting = Planting(self.player, self._rng)
+        self.planting = Planting(self.player, self._recording)
         self._episodes: list[Tile] = []
         self._due: list[tuple[int, Planted, int]] = []
         self._restart: Tile | None = None
@@ -80,35 +71,31 @@ class GeneratedHistory:
             self._restarts = places.astype(np.int64).tolist()
         while True:
             tile = self._next_episode()
+            since_failover: list[Planted] | None = None
             for kind, p in self._to_plant(tile.count):
-                if self.planting.needs_new_epoch(kind):
+                is_second = kind is Planted.TWO_CONTROLLERS
+                if since_failover is None or (is_second and kind in since_failover):
                     yield from self._play(failover)
+                    since_failover = []
+                since_failover.append(kind)
                 yield self.planting.plant(kind, p)
-                self.player.t_ms += PAUSE_MS
             yield from self._play(tile)
 
     def _record(self) -> GeneratedRecording:
         layout, options = self.layout, self.options
-        recorded = map(recorded_name, range(layout.kept + layout.deleted), repeat(layout.kept))
-        movable = np.unique(layout.base[layout.is_moved]).tolist()
+        recorded = [layout.recorded_name(base) for base in range(layout.kept + layout.deleted)]
         return GeneratedRecording(
             cluster_name(options.seed),
             layout.brokers,
             dict(zip(recorded, layout.assignments, strict=True)),
-            [recorded_name(base, layout.kept) for base in movable],
+            recorded[1 : layout.kept : 2],
             failure_rate=options.failure_rate,
             seed=options.seed,
         )
 
     def _play(self, tile: Tile) -> Iterator[RowBlock]:
-        player = self.player
-        if tile is self._restart:
-            yield player.start()
-            yield from player.play(tile)
-            return
-        player.event_id += 1
-        yield RowBlock.of_rows([player.next_row(Kind.CONTROLLER_RESIGNED)])
-        yield from player.play(tile)
+        yield self.player.start() if tile is self._restart else self.player.resign()
+        yield from self.player.play(tile)
 
     def _next_episode(self) -> Tile:
         if self._restart is not None and self._restarts and self.rows >= self._restarts[-1]:
@@ -120,17 +107,10 @@ class GeneratedHistory:
         return self._episodes[int(self._rng.integers(_RECORDED_EPISODES))]
 
     def _schedule(self) -> list[tuple[int, Planted, int]]:
-        """Choose a random row number and partition for each anomaly, highest row number first."""
-        options, rng = self.options, self._rng
-        kinds = [kind for kind, count in options.planted.items() for _ in range(count)]
-        # Partitions with a stuck reassignment must not be reassigned by recorded episodes.
-        kinds.sort(key=lambda kind: kind is not Planted.STUCK)
-        free = rng.permutation(np.nonzero(~self.layout.is_deleted)[0])
-        free = free[np.argsort(self.layout.is_moved[free], kind="stable")]
-        stuck = sum(kind is Planted.STUCK for kind in kinds)
-        targets = [*free[:stuck].tolist(), *rng.permutation(free[stuck:]).tolist()]
-        due = rng.uniform(*self._between(), len(kinds)).astype(np.int64).tolist()
-        return sorted(zip(due, kinds, targets, strict=False), reverse=True)
+        """Choose a random row number for each anomaly. The highest comes first."""
+        kinds = [kind for kind, count in self.options.planted.items() for _ in range(count)]
+        due = self._rng.uniform(*self._between(), len(kinds)).astype(np.int64).tolist()
+        return sorted(zip(due, kinds, self.layout.planted, strict=True), reverse=True)
 
     def _between(self) -> tuple[float, float]:
         """Return the numbers of rows between which anomalies are planted and restarts happen."""
@@ -143,7 +123,10 @@ class GeneratedHistory:
         An anomaly is planted now if it is scheduled before the middle of that episode. If too few
         rows may remain after the episode, all remaining anomalies are planted now.
         """
-        room = _TO * self.options.events - _ROWS_A_PLANTED * len(self._due)
+        failovers = 1 + sum(kind is Planted.TWO_CONTROLLERS for _, kind, _ in self._due)
+        left = ROWS_A_PLANTED * len(self._due)
+        left += failovers * ROWS_A_FAILOVER * self.options.partitions
+        room = _TO * self.options.events - left
         until = self.rows + coming // 2 if self.rows + coming < room else self.options.events
         while self._due and self._due[-1][0] <= until:
             _, kind, p = self._due.pop()

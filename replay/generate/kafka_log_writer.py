@@ -27,9 +27,9 @@ from klamm.controller.state_change_log import (
     partition_online_text,
 )
 from klamm.replay.event_schema import STATE_CHANGE_LOG
-from klamm.replay.generate.journal_writer import InWords, Places, in_words
-from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, RowBlock
-from klamm.replay.generate.tiling import Layout
+from klamm.replay.generate.journal_writer import Places
+from klamm.replay.generate.layout import Layout
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, InWords, RowBlock, in_words
 from klamm.replay.kafka_lines import ASSIGNMENT, assignment
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase

@@ -16,8 +16,11 @@ ROWS_A_CREATION: Final = 8
 """
 ROWS_A_RESTART: Final = 30
 """Maximum number of rows about a partition and its replicas at a restart of the cluster."""
+ROWS_A_FAILOVER: Final = 1 + REPLICATION_FACTOR
+"""Number of rows about a partition and its replicas at a controller failover."""
+ROWS_A_PLANTED: Final = 100
+"""Maximum number of rows of a planted anomaly."""
 _ROOM: Final = 2
-_ROWS_A_PLANTED: Final = 100
 
 
 class Planted(StrEnum):
@@ -134,9 +137,10 @@ class HistoryOptions:
             )
         rows = _ROOM * ROWS_A_CREATION * self.partitions if planted else 0
         rows = max(rows, ROWS_A_CREATION * self.partitions + self.brokers)
-        rows += planted * _ROWS_A_PLANTED
-        # A late write needs a newer epoch, which starts with a snapshot of all partitions.
-        rows += self.planted.get(_P.LATE_WRITE, 0) * 2 * self.partitions * REPLICATION_FACTOR
+        rows += planted * ROWS_A_PLANTED
+        # Anomalies follow a failover. A second controller needs an epoch that has no other.
+        failovers = self.planted.get(_P.TWO_CONTROLLERS, 0) + 1 if planted else 0
+        rows += failovers * ROWS_A_FAILOVER * self.partitions
         rows += self.restarts * ROWS_A_RESTART * self.partitions
         if self.events < rows:
             with_anomalies = f" with {planted} anomalies" if planted else ""

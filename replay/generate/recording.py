@@ -5,12 +5,14 @@ two episodes the cluster is healthy and always in the same state: all brokers ar
 replicas are in sync, and partitions have their initial assignments and preferred leaders. Each
 episode begins with a controller failover, after which no row refers to earlier rows. Episodes can
 therefore be repeated in any order.
+
+The anomalies that can happen in a cluster, such as an unclean election, are recorded separately.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from klamm.brokers.clients.batches import Counted
@@ -27,6 +29,7 @@ from klamm.cluster.requests import (
     Request,
 )
 from klamm.cluster.types import NO_LEADER, ElectionType, TopicPartition
+from klamm.replay.generate.options import Planted
 from klamm.runtime.cluster import brokers_of
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.network import isolation
@@ -39,7 +42,11 @@ from klamm.zk.znodes import ControllerZNode
 KEPT: Final = "kept"
 DELETED: Final = "deleted"
 """The two topics of the recorded cluster. DELETED is repeatedly deleted and created again."""
+ANOMALOUS: Final = TopicPartition(KEPT, 0)
+"""The partition in which anomalies happen."""
+FLAPS: Final = 12
 _ELECTED: Final = Kind.CONTROLLER_ELECTED.value
+_EVENT: Final = Kind.EVENT.value
 _PRODUCER: Final = Address("client", 1)
 _CHURNS: Final = 9
 _CONTROLLER_SHARE: Final = 0.2
@@ -153,13 +160,42 @@ class GeneratedRecording:
         self._heal()
         return self._take()
 
+    def anomaly(self, kind: Planted) -> list[JournalRow]:
+        """Record a controller failover, and an anomaly of the partition ANOMALOUS after it.
+
+        Return the row about the controller, and those about this partition with their events: first
+        its snapshot and its replicas at the failover. Other rows are left out: in the history, the
+        anomaly affects no other partition, and no broker fails.
+
+        ``kind``: UNCLEAN, LEADERLESS, STUCK or FLAPPING.
+        """
+        self._move_controller()
+        while self._controller() in self.assignments[ANOMALOUS]:
+            self._move_controller()
+        self._wait(self._is_healthy)
+        epoch = self._known().epoch
+        if kind is Planted.FLAPPING:
+            self._flap()
+        elif kind is Planted.STUCK:
+            self._begin_stuck_reassignment()
+        else:
+            self._lose_leader(is_unclean=kind is Planted.UNCLEAN)
+        rows = [row for row in self._driver.rows[self._taken :] if row.epoch == epoch]
+        self._heal()
+        self._take()
+        about = [row for row in rows if (row.topic, row.partition) == ANOMALOUS]
+        events = {row.event_id for row in about}
+        others = [
+            row
+            for row in rows
+            if row.kind == _ELECTED or (row.kind == _EVENT and row.event_id in events)
+        ]
+        return sorted(about + others, key=lambda row: row.seq)
+
     # Steps
 
     def _churn(self) -> None:
-        """Isolate some brokers until leaders remove them from the ISRs of some partitions.
-
-        Records are produced only to these partitions; in the other partitions no replica lags.
-        """
+        """Isolate some brokers until leaders remove them from the ISRs of some partitions."""
         alive = self._alive()
         cut = set(self._rng.sample(alive, max(1, len(alive) // 6)))
         behind = {
@@ -167,12 +203,27 @@ class GeneratedRecording:
             for tp, isr in self._isrs_led_by_others(cut)
             if tp.topic == KEPT and self._rng.random() < 0.6
         }
-        cluster = self._driver.cluster
-        cluster.transport.faults = (isolation(cut, cluster.spec.broker_ids),)
+        self._lag(behind)
+        self._driver.run_for(self._rng.randrange(1_000, 3_000))
+        self._catch_up(behind)
+
+    def _lag(self, behind: Mapping[TopicPartition, set[int]]) -> None:
+        """Isolate followers (broker ids keyed by partition) until they are not in the ISR.
+
+        Records are produced only to these partitions; in the other partitions no replica lags.
+        """
+        self._isolate(set[int]().union(*behind.values()))
         for tp in behind:
             self._producer.send(tp, Counted(1, 1_000), self._clock.monotonic_ms())
         self._wait(lambda: all(behind[tp].isdisjoint(self._isr(tp)) for tp in behind))
-        self._driver.run_for(self._rng.randrange(1_000, 3_000))
+
+    def _isolate(self, brokers: Collection[int]) -> None:
+        """Stop replication between these brokers and all others."""
+        cluster = self._driver.cluster
+        cluster.transport.faults = (isolation(brokers, cluster.spec.broker_ids),)
+
+    def _catch_up(self, behind: Mapping[TopicPartition, set[int]]) -> None:
+        """Undo ``_lag``, and wait until the followers are in the ISR again."""
         self._driver.cluster.transport.heal()
         self._wait(lambda: all(behind[tp].issubset(self._isr(tp)) for tp in behind))
 
@@ -235,6 +286,7 @@ class GeneratedRecording:
         self._wait(lambda: self._context() is not None and self._known().epoch > epoch)
 
     def _heal(self) -> None:
+        self._driver.cluster.transport.heal()
         for broker in list(self._dead):
             self._return(broker)
         self._create_missing()
@@ -256,6 +308,41 @@ class GeneratedRecording:
         if topics:
             self._ask(CreateTopicsRequest(topics, _TIMEOUT_MS))
         self._wait(lambda: set(self._known().leaderships) == set(self.assignments))
+
+    # Anomalies of the partition ANOMALOUS
+
+    def _flap(self) -> None:
+        behind = {ANOMALOUS: {self.assignments[ANOMALOUS][1]}}
+        for _ in range(FLAPS):
+            self._lag(behind)
+            self._catch_up(behind)
+
+    def _begin_stuck_reassignment(self) -> None:
+        """Begin a reassignment to a broker that cannot replicate."""
+        replicas = self.assignments[ANOMALOUS]
+        added = min(set(self._alive()).difference(replicas))
+        self._isolate([added])
+        self._moved[ANOMALOUS] = (*replicas[:-1], added)
+        self._ask(AlterPartitionReassignmentsRequest(dict(self._moved)))
+
+    def _lose_leader(self, *, is_unclean: bool) -> None:
+        """Restart the followers, which then do not catch up with the leader, and let it fail."""
+        leader, *followers = self.assignments[ANOMALOUS]
+        self._allow_unclean_elections(is_unclean)
+        self._isolate(followers)
+        for follower in followers:
+            self._kill(follower, 0)
+        for follower in followers:
+            self._return(follower)
+        self._kill(leader, 0)
+        self._driver.run_for(self._rng.randrange(1_000, 40_000))
+        self._return(leader)
+        self._heal()
+        self._allow_unclean_elections(False)
+
+    def _allow_unclean_elections(self, are_allowed: bool) -> None:
+        config = {"unclean.leader.election.enable": str(are_allowed).lower()}
+        KafkaZkClient(self._driver.store).set_or_create_entity_configs("topics", KEPT, config)
 
     # State of the cluster
 

@@ -19,24 +19,21 @@ from klamm.replay.event_files import Folders, write_parts
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, DamagedLine, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
 from klamm.replay.event_table import EVENTS, MANIFEST, NAMES
-from klamm.replay.generate.journal_writer import (
-    ELECTION_WORDS,
-    GARBAGE,
-    KIND_WORDS,
-    STATE_WORDS,
-    Places,
-)
+from klamm.replay.generate.journal_writer import GARBAGE, Places
+from klamm.replay.generate.layout import Layout, cluster_name, run_name, topic_name
 from klamm.replay.generate.rows import (
     DAMAGED,
+    ELECTION_WORDS,
+    KIND_WORDS,
     LOST,
     NO_BROKER,
     NULL,
     OR_NULL,
+    STATE_WORDS,
     TEXTS,
     Array,
     RowBlock,
 )
-from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 from klamm.replay.ingest import describe
 from klamm.replay.sources import damaged_batch, event_batch
 from klamm.replay.sources.journal import NONE_IS_ZERO, SOURCE

@@ -15,10 +15,11 @@ import numpy as np
 
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.replay.generate.journal_writer import InWords, Places, in_words
+from klamm.replay.generate.journal_writer import Places
 from klamm.replay.generate.kafka_log_writer import parse_assignment
-from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, RowBlock
-from klamm.replay.generate.tiling import START_MS, Layout, topic_name
+from klamm.replay.generate.layout import Layout, topic_name
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, InWords, RowBlock, in_words
+from klamm.replay.generate.tiling import START_MS
 from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
 from klamm.replay.sources.zookeeper_files import VERSION_DIRECTORY
 from klamm.statemachines.reassignment import Phase

@@ -24,7 +24,7 @@ from klamm.replay.engines import Engine, rows
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.generate.generate import TRUTH, Truth, generate
 from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
-from klamm.replay.generate.planting import FLAPS
+from klamm.replay.generate.recording import FLAPS
 from klamm.replay.ingest import make_table
 from klamm.replay.questions.columns import OFFLINE, judged, kind_code
 from klamm.replay.questions.lives import lives, offline_changes, offline_intervals, offline_timeline
@@ -36,7 +36,7 @@ OPTIONS = HistoryOptions(partitions=30, events=4_000, failure_rate=0.0, seed=13)
 COUNTS = {kind: 1 + n % 3 for n, kind in enumerate(Planted)}
 TWO_GROUPS = HistoryOptions(
     partitions=52,
-    events=5_300,
+    events=5_600,
     failure_rate=0.3,
     seed=4,
     brokers=13,

@@ -8,8 +8,9 @@ import pytest
 
 from klamm.placement.assign import assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.replay.generate.layout import Layout, spread
 from klamm.replay.generate.options import HistoryOptions, Planted
-from klamm.replay.generate.tiling import Layout, spread
+from klamm.replay.generate.recording import ANOMALOUS
 
 
 def layout(partitions: int = 120, **options: object) -> Layout:
@@ -88,10 +89,12 @@ def test_every_partition_is_a_copy_of_one_of_its_kind() -> None:
         assert end > first
 
 
-@pytest.mark.parametrize(("stuck", "is_moved"), [(50, True), (51, False)])
-def test_partitions_with_a_stuck_reassignment_are_not_reassigned_otherwise(
-    stuck: int, is_moved: bool
-) -> None:
-    made = layout(100, partitions_per_topic=100, planted={Planted.STUCK: stuck})
-    assert bool(made.is_moved.any()) == is_moved
-    assert int((~made.is_moved).sum()) >= stuck
+def test_partitions_with_an_anomaly_are_copies_of_the_recorded_one_with_anomalies() -> None:
+    planted = {Planted.GAP: 7, Planted.STUCK: 4}
+    made = layout(100, partitions_per_topic=10, planted=planted, brokers=12)
+    assert len(set(made.planted)) == 11
+    assert made.recorded_name(0) == ANOMALOUS
+    assert not made.base[made.planted].any()
+    assert not made.is_deleted[made.planted].any()
+    assert set(made.group[made.planted].tolist()) == {0, 1}
+    assert layout(100, planted={Planted.GAP: 100}).kept == 1
