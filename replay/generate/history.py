@@ -49,7 +49,7 @@ class GeneratedHistory:
             is_there = block.columns["fate"] != LOST
             left = self.options.events - self.rows
             if int(is_there.sum()) > left:
-                block = block.first(int(np.nonzero(is_there)[0][left]))
+                block = block.part(slice(int(np.nonzero(is_there)[0][left])))
                 is_there = is_there[: block.count]
             block.columns["run"][:] = self.player.run
             self.rows += int(is_there.sum())

@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.replay.generate.options import HistoryOptions
 from klamm.replay.generate.recording import ANOMALOUS, DELETED, KEPT
 
@@ -78,6 +79,11 @@ class Layout:
             for topic, number in zip(self.topic.tolist(), self.number.tolist(), strict=True)
         ]
 
+    @cached_property
+    def topic_names(self) -> pa.Array:
+        """Name of each topic."""
+        return pa.array([topic_name(topic) for topic in range(int(self.topic[-1]) + 1)])
+
     def recorded_name(self, base: int) -> TopicPartition:
         """Return the name of a recorded partition. Those of topic DELETED come last."""
         deleted = base - self.kept
@@ -92,6 +98,13 @@ class Layout:
         """Return the range of a topic's partitions: the first index, and the last index plus 1."""
         first, end = np.searchsorted(self.topic, [topic, topic + 1])
         return int(first), int(end)
+
+    def new_topic(self, topic: int) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return the assignment with which a topic is created."""
+        return {
+            self.names[p]: ReplicaAssignment(self.assignment(p))
+            for p in range(*self.partitions_of(topic))
+        }
 
     def copies_of_broker(self, broker: int) -> list[int]:
         """Return the ids of the brokers that are copies of a recorded broker, one in each group."""

@@ -11,11 +11,12 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES
-from klamm.replay.generate.layout import Layout, cluster_name, run_name, topic_name
+from klamm.replay.generate.layout import Layout, cluster_name, run_name
 from klamm.replay.generate.options import REPLICATION_FACTOR
 
 Array = NDArray[Any]
@@ -25,13 +26,6 @@ NO_BROKER: Final = -1
 """The number that pads an ISR to WIDTH broker ids."""
 WIDTH: Final = REPLICATION_FACTOR + 1
 """Maximum size of an ISR: a reassignment adds a replica before it removes another."""
-
-_ROWS_AT_ONCE: Final = 50_000
-"""Number of rows to convert at a time: as Python objects, rows take ten times as much memory."""
-KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
-ELECTION_WORDS: Final = np.array([None, *ELECTIONS], object)
-STATE_WORDS: Final = np.full(max(STATE_CODES.values()) + 1, None, object)
-STATE_WORDS[list(STATE_CODES.values())] = list(STATE_CODES)
 
 WRITTEN: Final = 0
 LOST: Final = 1
@@ -79,9 +73,23 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
 OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
 """Columns that may be null."""
 TEXTS: Final = ("reassignment", "outcome", "detail")
-ISRS: Final = ("isr", "prev_isr")
+_ISRS: Final = {"isr": "leader", "prev_isr": "prev_leader"}
 """Columns of broker ids, WIDTH numbers per row, with NO_BROKER for empty places. The value is null
 if the row has no leader (or no previous leader)."""
+_NUMBERS: Final = (
+    *("t_ms", "seq", "controller", "epoch", "replica", "since_ms", "key_seq"),
+    *("event_id", "cause_id"),
+)
+_STATES: Final = {code: word for word, code in STATE_CODES.items()}
+_STATE_WORDS: Final = pa.array([_STATES.get(code) for code in range(max(_STATES) + 1)])
+_WORDS: Final = {
+    "kind": pa.array(["", *map(str, KINDS)]),
+    "from_state": _STATE_WORDS,
+    "to_state": _STATE_WORDS,
+    "election": pa.array([None, *ELECTIONS]),
+}
+_ROWS_AT_ONCE: Final = 50_000
+"""Number of rows to convert at a time: as Python objects, rows take ten times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +116,9 @@ class RowBlock:
         """Number of rows."""
         return len(self.columns["kind"])
 
-    def first(self, count: int) -> RowBlock:
-        """Return a block with only the first ``count`` rows."""
-        return RowBlock({name: array[:count] for name, array in self.columns.items()}, self.texts)
+    def part(self, rows: slice | Array) -> RowBlock:
+        """Return a block with some of the rows."""
+        return RowBlock({name: array[rows] for name, array in self.columns.items()}, self.texts)
 
 
 def isr_column(isrs: Iterable[Iterable[int]]) -> Array:
@@ -119,10 +127,41 @@ def isr_column(isrs: Iterable[Iterable[int]]) -> Array:
     return np.array([[*isr, *[NO_BROKER] * (WIDTH - len(isr))] for isr in listed], np.int16)
 
 
+def word_columns(layout: Layout, block: RowBlock) -> dict[str, pa.Array]:
+    """Return most columns of a block as in event_schema.READ_SCHEMA, with strings, not codes."""
+    columns, texts = block.columns, pa.array(block.texts, pa.string())
+    p = columns["p"]
+    topic = np.where(p >= 0, layout.topic[p], columns["topic"])
+    return {
+        "topic": _taken(layout.topic_names, topic),
+        "partition": pa.array(np.where(p >= 0, layout.number[p], -1)),
+        **{name: _lists(columns[name], columns[leader]) for name, leader in _ISRS.items()},
+        **{name: _taken(words, columns[name]) for name, words in _WORDS.items()},
+        **{name: _taken(texts, columns[name]) for name in TEXTS},
+        **{name: pa.array(columns[name]) for name in _NUMBERS},
+        **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in OR_NULL},
+    }
+
+
+def _taken(words: pa.Array, places: Array) -> pa.Array:
+    """Return the strings at the given indexes, and null for a negative index."""
+    return words.take(pa.array(places, mask=places < 0))
+
+
+def _lists(brokers: Array, leader: Array) -> pa.Array:
+    """Return the ISRs as an Arrow array of lists, with null for rows without a leader."""
+    is_there = leader != NULL
+    member = (brokers != NO_BROKER) & is_there[:, None]
+    ends = np.cumsum(member.sum(axis=1), dtype=np.int32)
+    offsets = np.concatenate((np.zeros(1, np.int32), ends))
+    values = pa.array(brokers[member].astype(np.int32))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~is_there))
+
+
 class InWords(NamedTuple):
     """A row of a history as a JournalRow, with strings instead of codes.
 
-    ``fate``, ``mark``, ``p`` and ``topic`` are the columns described at rows.COLUMNS.
+    ``fate``, ``mark``, ``p`` and ``topic`` are the columns described at COLUMNS.
     """
 
     fate: int
@@ -134,44 +173,23 @@ class InWords(NamedTuple):
 
 def in_words(layout: Layout, block: RowBlock) -> Iterator[InWords]:
     """Convert the rows of a block, including lost and damaged rows."""
-    texts = np.array([*block.texts, None], object)
     for first in range(0, block.count, _ROWS_AT_ONCE):
-        columns = {
-            name: array[first : first + _ROWS_AT_ONCE] for name, array in block.columns.items()
-        }
-        known = (columns[name].tolist() for name in ("fate", "mark", "p", "topic"))
-        yield from map(InWords, *known, _rows(layout, columns, texts))
+        some = block.part(slice(first, first + _ROWS_AT_ONCE))
+        known = (some.columns[name].tolist() for name in ("fate", "mark", "p", "topic"))
+        yield from map(InWords, *known, _rows(layout, some))
 
 
-def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[JournalRow]:
-    p, topic = columns["p"], columns["topic"]
-    topics = np.where(p >= 0, layout.topic[p], topic).tolist()
-    words: dict[str, Iterable[object]] = {
+def _rows(layout: Layout, block: RowBlock) -> Iterator[JournalRow]:
+    seed = layout.options.seed
+    words = {name: array.to_pylist() for name, array in word_columns(layout, block).items()}
+    words |= {
         "v": repeat(SCHEMA_VERSION),
-        "run_id": (run_name(layout.options.seed, run) for run in columns["run"].tolist()),
-        "cluster_id": repeat(cluster_name(layout.options.seed)),
+        "run_id": [run_name(seed, run) for run in block.columns["run"].tolist()],
+        "cluster_id": repeat(cluster_name(seed)),
         "zxid": repeat(None),
-        "kind": KIND_WORDS[columns["kind"]],
-        "topic": (None if number < 0 else topic_name(number) for number in topics),
-        "partition": np.where(p >= 0, layout.number[p], -1).tolist(),
-        "from_": STATE_WORDS[columns["from_state"]],
-        "to": STATE_WORDS[columns["to_state"]],
-        "election": ELECTION_WORDS[columns["election"]],
-        "reassignment_id": texts[columns["reassignment"]],
-        "outcome": texts[columns["outcome"]],
-        "detail": texts[columns["detail"]],
-        "isr": _isrs(columns["isr"], columns["leader"]),
-        "prev_isr": _isrs(columns["prev_isr"], columns["prev_leader"]),
+        "from_": words["from_state"],
+        "to": words["to_state"],
+        "reassignment_id": words["reassignment"],
+        **{name: [None if isr is None else tuple(isr) for isr in words[name]] for name in _ISRS},
     }
-    for name in OR_NULL:
-        words[name] = [None if number == NULL else number for number in columns[name].tolist()]
-    fields = JournalRow.__struct_fields__
-    return map(
-        JournalRow, *(words[name] if name in words else columns[name].tolist() for name in fields)
-    )
-
-
-def _isrs(isrs: Array, leader: Array) -> Iterator[tuple[int, ...] | None]:
-    """Yield the ISR of each row without padding; None for a row without a leader."""
-    for isr, is_null in zip(isrs.tolist(), (leader == NULL).tolist(), strict=True):
-        yield None if is_null else tuple(broker for broker in isr if broker != NO_BROKER)
+    return map(JournalRow, *(words[name] for name in JournalRow.__struct_fields__))

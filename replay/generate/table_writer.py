@@ -20,20 +20,8 @@ from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, Dama
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
 from klamm.replay.event_table import EVENTS, MANIFEST, NAMES
 from klamm.replay.generate.journal_writer import GARBAGE, Places
-from klamm.replay.generate.layout import Layout, cluster_name, run_name, topic_name
-from klamm.replay.generate.rows import (
-    DAMAGED,
-    ELECTION_WORDS,
-    KIND_WORDS,
-    LOST,
-    NO_BROKER,
-    NULL,
-    OR_NULL,
-    STATE_WORDS,
-    TEXTS,
-    Array,
-    RowBlock,
-)
+from klamm.replay.generate.layout import Layout, cluster_name, run_name
+from klamm.replay.generate.rows import DAMAGED, LOST, Array, RowBlock, word_columns
 from klamm.replay.ingest import describe
 from klamm.replay.sources import damaged_batch, event_batch
 from klamm.replay.sources.journal import NONE_IS_ZERO, SOURCE
@@ -42,13 +30,6 @@ from klamm.runtime.interrupts import interrupts_deferred
 
 _FILE: Final = "part-00000.zstd.parquet"
 _MEMORY_MB: Final = 1_024
-_WORDS: Final = {
-    "kind": pa.array(KIND_WORDS, pa.string()),
-    "from_state": pa.array(STATE_WORDS, pa.string()),
-    "to_state": pa.array(STATE_WORDS, pa.string()),
-    "election": pa.array(ELECTION_WORDS, pa.string()),
-}
-_AS_THEY_ARE: Final = ("t_ms", "seq", "controller", "epoch", "replica", "event_id", "cause_id")
 
 
 def write_table(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
@@ -70,7 +51,6 @@ def _batches(
     layout: Layout, places: Places, blocks: Iterable[RowBlock]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows and damaged lines of a history (READ_SCHEMA)."""
-    topics = pa.array([topic_name(n) for n in range(int(layout.topic[-1]) + 1)])
     last_line = 0
     for block in blocks:
         fate = block.columns["fate"]
@@ -86,51 +66,25 @@ def _batches(
             yield damaged_batch(JOURNAL, JOURNAL_FILE, damaged)
         kept = is_there & (fate != DAMAGED)
         if kept.any():
-            columns = {name: array[kept] for name, array in block.columns.items()}
-            yield _events(layout, columns, lines[kept], block.texts, topics)
+            yield _events(layout, block.part(kept), lines[kept])
 
 
-def _events(
-    layout: Layout, columns: dict[str, Array], lines: Array, texts: list[str], topics: pa.Array
-) -> pa.RecordBatch:
-    p, words = columns["p"], pa.array(texts, pa.string())
-    topic = np.where(p >= 0, layout.topic[p], columns["topic"])
+def _events(layout: Layout, block: RowBlock, lines: Array) -> pa.RecordBatch:
+    columns, words = block.columns, word_columns(layout, block)
     place = (columns["epoch"].astype(np.int64) << EPOCH_SHIFT) | columns["seq"]
     values: dict[str, Any] = {
+        **words,
         "source": JOURNAL,
         "run": cluster_name(layout.options.seed),
         "file": JOURNAL_FILE,
         "line": pa.array(lines),
         "place": pa.array(place),
-        "topic": _taken(topics, topic),
-        "partition": pa.array(np.where(p >= 0, layout.number[p], -1)),
         "has_predecessors": True,
-        "isr": _lists(columns["isr"], columns["leader"]),
-        "prev_isr": _lists(columns["prev_isr"], columns["prev_leader"]),
-        **{name: _taken(listed, columns[name]) for name, listed in _WORDS.items()},
-        **{name: _taken(words, columns[name]) for name in TEXTS},
-        **{name: pa.array(columns[name]) for name in _AS_THEY_ARE},
-        **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in OR_NULL},
         **{name: pa.array(columns[name], mask=columns[name] == 0) for name in NONE_IS_ZERO},
     }
     is_start = columns["kind"] == code_of(Kind.RUN_START, KINDS)
     if is_start.any():
         runs = [run_name(layout.options.seed, run) for run in columns["run"].tolist()]
-        named = pc.binary_join_element_wise(pa.array(runs), values["detail"], " ")
-        values["detail"] = pc.if_else(pa.array(is_start), named, values["detail"])
-    return event_batch(len(p), values)
-
-
-def _taken(words: pa.Array, places: Array) -> pa.Array:
-    """Return the strings at the given indexes, and null for a negative index."""
-    return words.take(pa.array(places, mask=places < 0))
-
-
-def _lists(brokers: Array, leader: Array) -> pa.Array:
-    """Return the ISRs as an Arrow array of lists, with null for rows without a leader."""
-    is_there = leader != NULL
-    member = (brokers != NO_BROKER) & is_there[:, None]
-    ends = np.cumsum(member.sum(axis=1), dtype=np.int32)
-    offsets = np.concatenate((np.zeros(1, np.int32), ends))
-    values = pa.array(brokers[member].astype(np.int32))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~is_there))
+        named = pc.binary_join_element_wise(pa.array(runs), words["detail"], " ")
+        values["detail"] = pc.if_else(pa.array(is_start), named, words["detail"])
+    return event_batch(block.count, values)
