@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -22,6 +22,7 @@ from klamm.cluster.types import (
 from klamm.controller.state_change_log import (
     STATE_CHANGE_FAILED,
     StateChangeLog,
+    id_list,
     partition_failed_text,
     partition_new_text,
     partition_online_text,
@@ -34,49 +35,75 @@ from klamm.replay.kafka_lines import ASSIGNMENT, assignment
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
 
+_CUT_LINE: Final = "[2025-10-09 08:53:20,000] INFO [Controller id=1] Changed part\n"
+"""A damaged line."""
+
 
 def write_kafka_logs(
     layout: Layout, places: Places, blocks: Iterable[RowBlock], *, name: str
 ) -> None:
-    """Write a log FOLDER/broker-N/NAME for each broker N.
+    """Write a log FOLDER/broker-N/NAME for each broker N that was a controller.
 
     ``name``: STATE_CHANGE_LOG or CONTROLLER_LOG.
     """
-    with closing(_Writer(layout, places, name)) as writer:
-        for block in blocks:
-            writer.write(block)
+    with ExitStack() as files:
+        logs = _Logs(places.folder, name, files)
+        for words in (words for block in blocks for words in in_words(layout, block)):
+            if words.fate not in (LOST, REPEATED):
+                file = logs.write(words, layout)
+                if words.mark >= 0 and file is not None:
+                    places.record(words.mark, file.path, file.line)
 
 
-class _Writer:
-    """Writes a log for each broker that was a controller.
+class _File:
+    """An open log file. ``line``: number of the first line that was written last."""
 
-    The logs use this object as their clock: its time is that of the row being written.
-    """
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        path.parent.mkdir(exist_ok=True)
+        self.path = path
+        self.line = 0
+        self._next_line = 1
+        self._file: TextIO = files.enter_context(path.open("x", encoding="utf-8"))
 
-    def __init__(self, layout: Layout, places: Places, name: str) -> None:
-        self._layout = layout
-        self._places = places
+    def write(self, text: str) -> None:
+        """Append complete lines."""
+        self.line = self._next_line
+        self._next_line += text.count("\n")
+        self._file.write(text)
+
+
+class _Logs:
+    """The logs of all controllers. They use this object as their clock."""
+
+    def __init__(self, folder: Path, name: str, files: ExitStack) -> None:
+        self._folder = folder
         self._name = name
-        self._texts = _STATE_CHANGES if name == STATE_CHANGE_LOG else _CONTROLLER
+        self._files = files
         self._t_ms = 0
         self._logs: dict[int, tuple[StateChangeLog, _File]] = {}
 
-    def write(self, block: RowBlock) -> None:
-        """Write the lines of the next rows."""
-        for words in in_words(self._layout, block):
-            if words.fate in (LOST, REPEATED):
-                continue
-            row = words.row
-            write = _write_damaged if words.fate == DAMAGED else self._texts.get(row.kind)
-            if write is None:
-                continue
-            log, file = self._log(row.controller)
-            self._t_ms, log.epoch = row.t_ms, row.epoch
-            line = file.lines + 1
-            file.is_damaged = words.fate == DAMAGED
-            write(log, LoggedRow(row, words, self._layout))
-            if words.mark >= 0 and file.lines >= line:
-                self._places.record(words.mark, file.path, line)
+    def write(self, words: InWords, layout: Layout) -> _File | None:
+        """Log a row. Return the file, or None if Kafka does not log it."""
+        row = words.row
+        is_state_change = self._name == STATE_CHANGE_LOG
+        texts = _STATE_CHANGES if is_state_change else _CONTROLLER
+        level, text = texts.get((row.kind, row.to)) or texts.get(row.kind) or _NOTHING
+        if text is None and words.fate != DAMAGED:
+            return None
+        log, file = self._log(row.controller, is_state_change)
+        self._t_ms, log.epoch = row.t_ms, row.epoch
+        at = LoggedRow(row, words, layout)
+        if text is None or words.fate == DAMAGED:
+            file.write(_CUT_LINE)
+        elif row.kind == Kind.PARTITION_FAILED:
+            log.state_change_failed([(text(at), f"{STATE_CHANGE_FAILED}: {row.outcome}")])
+        elif is_state_change:
+            log.state_change(level, [text(at)])
+        elif level == "DEBUG":
+            log.debug(text(at))
+        else:
+            log.info(text(at))
+        return file
 
     def now_ms(self) -> int:
         """Return the time of the current row in ms since 1970, as the wall clock of the logs."""
@@ -86,15 +113,9 @@ class _Writer:
         """Return the time of the current row in ms, as the monotonic clock of the logs."""
         return self._t_ms
 
-    def close(self) -> None:
-        """Close all files."""
-        for _, file in self._logs.values():
-            file.close()
-
-    def _log(self, broker: int) -> tuple[StateChangeLog, _File]:
+    def _log(self, broker: int, is_state_change: bool) -> tuple[StateChangeLog, _File]:
         if broker not in self._logs:
-            file = _File(self._places.folder / f"broker-{broker}" / self._name)
-            is_state_change = self._name == STATE_CHANGE_LOG
+            file = _File(self._folder / f"broker-{broker}" / self._name, self._files)
             log = StateChangeLog(
                 broker,
                 self,
@@ -103,25 +124,6 @@ class _Writer:
             )
             self._logs[broker] = log, file
         return self._logs[broker]
-
-
-class _File:
-    """A log file that counts its lines. ``is_damaged``: write only the start of the next line."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(exist_ok=True)
-        self.path = path
-        self.lines = 0
-        self.is_damaged = False
-        self._file: TextIO = path.open("x", encoding="utf-8")
-        self.close = self._file.close
-
-    def write(self, text: str) -> None:
-        """Append complete lines."""
-        if self.is_damaged:
-            text = text.rpartition(" (")[0] + "\n"
-        self.lines += text.count("\n")
-        self._file.write(text)
 
 
 class LoggedRow(NamedTuple):
@@ -145,96 +147,22 @@ class LoggedRow(NamedTuple):
         at = LeaderAndIsr(leader, epoch, row.isr or (), version)
         return LeaderIsrAndControllerEpoch(at, row.epoch)
 
+    @property
+    def isr(self) -> str:
+        """The ISR in the row."""
+        return id_list(self.row.isr or ())
 
-_Write = Callable[[StateChangeLog, LoggedRow], None]
+    @property
+    def target(self) -> str:
+        """The replicas after the reassignment that the row is about."""
+        return ", ".join(map(str, parse_assignment(self.row.detail).replicas))
 
-
-def _write_damaged(log: StateChangeLog, logged: LoggedRow) -> None:
-    log.state_change("INFO", ["Changed part"])
-    log.info("Changed part")
-
-
-# state-change.log
-
-
-def _partition_transition(log: StateChangeLog, logged: LoggedRow) -> None:
-    row, name = logged.row, logged.name
-    from_, to = row.from_ or "", row.to or ""
-    if to == PartitionState.NEW.value:
-        replicas = logged.layout.assignment(logged.words.p)
-        log.state_change("INFO", [partition_new_text(name, from_, to, replicas)])
-    elif to == PartitionState.ONLINE.value:
-        log.state_change("INFO", [partition_online_text(name, from_, to, logged.stored)])
-    else:
-        log.state_change("TRACE", [f"Changed partition {name} state from {from_} to {to}"])
-
-
-def _partition_failed(log: StateChangeLog, logged: LoggedRow) -> None:
-    row = logged.row
-    text = partition_failed_text(
-        row.controller, row.epoch, logged.name, row.from_ or "", row.to or ""
-    )
-    log.state_change_failed([(text, f"{STATE_CHANGE_FAILED}: {row.outcome}")])
-
-
-def _state_change(level: str, text: str) -> _Write:
-    """Return a function that formats ``text`` for a row and writes it to state-change.log.
-
-    ``text``: format string with the fields ``row`` and ``logged``.
-    """
-    return lambda log, logged: log.state_change(level, [text.format(logged=logged, row=logged.row)])
-
-
-_STATE_CHANGES: Final[Mapping[str, _Write]] = {
-    Kind.PARTITION_TRANSITION: _partition_transition,
-    Kind.PARTITION_FAILED: _partition_failed,
-    Kind.REPLICA_TRANSITION: _state_change(
-        "TRACE",
-        "Changed state of replica {row.replica} for partition {logged.name} from {row.from_} to "
-        "{row.to}",
-    ),
-    Kind.ISR_REMOVED: _state_change(
-        "INFO",
-        "Partition {logged.name} state changed to {logged.stored} after removing replica "
-        "{row.replica} from the ISR as part of transition to OfflineReplica",
-    ),
-    Kind.LEADER_EPOCH_BUMPED: _state_change(
-        "INFO",
-        "Sent LeaderAndIsr request {logged.stored} with new replica assignment {row.detail} to "
-        "leader {row.leader} for partition being reassigned {logged.name}",
-    ),
-}
-
-# controller.log
-
-
-def _topic_created(log: StateChangeLog, logged: LoggedRow) -> None:
-    layout = logged.layout
-    assigned = ", ".join(
-        f"{layout.names[p]} -> {ReplicaAssignment(layout.assignment(p))}"
-        for p in range(*layout.partitions_of(logged.words.topic))
-    )
-    log.info(
-        f"New topics: [Set({logged.row.topic})], deleted topics: [HashSet()], "
-        f"new partition replica assignment [Map({assigned})]"
-    )
-
-
-def _isr_changed(log: StateChangeLog, logged: LoggedRow) -> None:
-    isr = ",".join(map(str, logged.row.isr or ()))
-    version = f"zkVersion updated to [{logged.row.zk_version}]"
-    log.debug(f"ISR for partition {logged.name} updated to [{isr}] and {version}")
-
-
-def _phase(log: StateChangeLog, logged: LoggedRow) -> None:
-    row, name = logged.row, logged.name
-    if row.to in (Phase.U1, Phase.B6):
-        log.info(f"Successfully updated assignment of partition {name} to {row.detail}")
-    elif row.to == Phase.B7:
-        target = ", ".join(map(str, parse_assignment(row.detail).replicas))
-        log.info(
-            f"Removing partitions Map({name} -> List({target})) from the list of reassigned "
-            "partitions in zookeeper"
+    @property
+    def assigned(self) -> str:
+        """The assignment of the row's topic, which is new."""
+        return ", ".join(
+            f"{tp} -> {replicas}"
+            for tp, replicas in self.layout.new_topic(self.words.topic).items()
         )
 
 
@@ -245,24 +173,82 @@ def parse_assignment(text: str | None) -> ReplicaAssignment:
     return assignment(*found.groups())
 
 
-def _info(text: str) -> _Write:
-    return lambda log, logged: log.info(text.format(logged=logged, row=logged.row))
+def _partition_changed(at: LoggedRow) -> str:
+    from_, to = at.row.from_ or "", at.row.to or ""
+    if to == PartitionState.NEW.value:
+        return partition_new_text(at.name, from_, to, at.layout.assignment(at.words.p))
+    if to == PartitionState.ONLINE.value:
+        return partition_online_text(at.name, from_, to, at.stored)
+    return f"Changed partition {at.name} state from {from_} to {to}"
 
 
-_CONTROLLER: Final[Mapping[str, _Write]] = {
-    Kind.CONTROLLER_ELECTED: _info(
-        "{row.controller} successfully elected as the controller. Epoch incremented to "
-        "{row.epoch} and epoch zk version is now {row.epoch}"
+def _partition_failed(at: LoggedRow) -> str:
+    row = at.row
+    by = (row.controller, row.epoch)
+    return partition_failed_text(*by, at.name, row.from_ or "", row.to or "")
+
+
+_Texts = Mapping[str | tuple[str, str | None], tuple[str, Callable[[LoggedRow], str] | None]]
+"""For a kind of rows, or a kind and a state: level and text of the line."""
+_NOTHING: Final = ("", None)
+_STATE_CHANGES: Final[_Texts] = {
+    Kind.PARTITION_TRANSITION: ("INFO", _partition_changed),
+    (Kind.PARTITION_TRANSITION, PartitionState.OFFLINE.value): ("TRACE", _partition_changed),
+    (Kind.PARTITION_TRANSITION, PartitionState.NON_EXISTENT.value): ("TRACE", _partition_changed),
+    Kind.PARTITION_FAILED: ("ERROR", _partition_failed),
+    Kind.REPLICA_TRANSITION: (
+        "TRACE",
+        "Changed state of replica {0.row.replica} for partition {0.name} from {0.row.from_} to "
+        "{0.row.to}".format,
     ),
-    Kind.CONTROLLER_READY: _info("Ready to serve as the new controller with epoch {row.epoch}"),
-    Kind.CONTROLLER_RESIGNED: _info("Resigned"),
-    Kind.BROKER_ONLINE: _info("New broker startup callback for {row.replica}"),
-    Kind.BROKER_OFFLINE: _info("Broker failure callback for {row.replica}"),
-    Kind.TOPIC_CREATED: _topic_created,
-    Kind.ISR_CHANGED: _isr_changed,
-    Kind.LEADER_EPOCH_BUMPED: _info(
-        "Updated leader epoch for partition {logged.name} to {row.leader_epoch}, "
-        "zkVersion={row.zk_version}"
+    Kind.ISR_REMOVED: (
+        "INFO",
+        "Partition {0.name} state changed to {0.stored} after removing replica {0.row.replica} "
+        "from the ISR as part of transition to OfflineReplica".format,
     ),
-    Kind.REASSIGNMENT_PHASE: _phase,
+    Kind.LEADER_EPOCH_BUMPED: (
+        "INFO",
+        "Sent LeaderAndIsr request {0.stored} with new replica assignment {0.row.detail} to leader "
+        "{0.row.leader} for partition being reassigned {0.name}".format,
+    ),
+}
+_ASSIGNED: Final = (
+    "INFO",
+    "Successfully updated assignment of partition {0.name} to {0.row.detail}".format,
+)
+_CONTROLLER: Final[_Texts] = {
+    Kind.CONTROLLER_ELECTED: (
+        "INFO",
+        "{0.row.controller} successfully elected as the controller. Epoch incremented to "
+        "{0.row.epoch} and epoch zk version is now {0.row.epoch}".format,
+    ),
+    Kind.CONTROLLER_READY: (
+        "INFO",
+        "Ready to serve as the new controller with epoch {0.row.epoch}".format,
+    ),
+    Kind.CONTROLLER_RESIGNED: ("INFO", "Resigned".format),
+    Kind.BROKER_ONLINE: ("INFO", "New broker startup callback for {0.row.replica}".format),
+    Kind.BROKER_OFFLINE: ("INFO", "Broker failure callback for {0.row.replica}".format),
+    Kind.TOPIC_CREATED: (
+        "INFO",
+        "New topics: [Set({0.row.topic})], deleted topics: [HashSet()], "
+        "new partition replica assignment [Map({0.assigned})]".format,
+    ),
+    Kind.ISR_CHANGED: (
+        "DEBUG",
+        "ISR for partition {0.name} updated to [{0.isr}] and zkVersion updated to "
+        "[{0.row.zk_version}]".format,
+    ),
+    Kind.LEADER_EPOCH_BUMPED: (
+        "INFO",
+        "Updated leader epoch for partition {0.name} to {0.row.leader_epoch}, "
+        "zkVersion={0.row.zk_version}".format,
+    ),
+    (Kind.REASSIGNMENT_PHASE, Phase.U1): _ASSIGNED,
+    (Kind.REASSIGNMENT_PHASE, Phase.B6): _ASSIGNED,
+    (Kind.REASSIGNMENT_PHASE, Phase.B7): (
+        "INFO",
+        "Removing partitions Map({0.name} -> List({0.target})) from the list of reassigned "
+        "partitions in zookeeper".format,
+    ),
 }
