@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,21 +23,13 @@ from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import running_step
 from klamm.cluster.version import klamm_version
-from klamm.report.page import page_html
 from klamm.runtime.demo import MIN_BROKERS, DemoEnd, DemoStep, StepBegins, run_demo
 from klamm.runtime.demo_stage import DemoOptions
-
-if TYPE_CHECKING:
-    from klamm.replay.engines import Engine
+from klamm.runtime.interrupts import interrupts_deferred
 
 MAX_BROKERS = 40
-SPARK_TITLE = "Start Spark and rebuild the final states from the journal"
-REPLAY_TITLE = "Replay the journal and plot what happened"
 PAGE = "replay.html"
 EVENTS = "events"
-CORES = 2
-MEMORY_MB = 1024
-DIFFERENCES_SHOWN = 20
 EXAMPLES = """
 \b
 Examples:
@@ -101,23 +93,10 @@ def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Dem
             if not isinstance(step, DemoEnd):
                 yield step
             elif page is not None:
+                # Importing the engines takes longer than most commands run.
+                with interrupts_deferred():
+                    from klamm.cli.demo_replay import replay_steps
                 yield from replay_steps(step, options.data_dir / EVENTS, page)
-
-
-def replay_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | DemoStep]:
-    """Replay the journal and plot the answers, then rebuild the final states with Spark."""
-    # Importing the engines takes longer than most commands run.
-    from klamm.replay.engines.duckdb_engine import duckdb_engine
-    from klamm.replay.opening import EngineOptions, open_engine
-
-    yield StepBegins(REPLAY_TITLE)
-    with duckdb_engine(CORES, MEMORY_MB) as duckdb:
-        yield draw_replay(duckdb, end.journal, table, page)
-    begun_s = time.monotonic()
-    yield StepBegins(SPARK_TITLE)
-    with open_engine(EngineOptions("spark", None, CORES, MEMORY_MB), 0, page.parent) as spark:
-        start_s = time.monotonic() - begun_s
-        yield compare_states(spark, end, table, start_s)
 
 
 def show(steps: Iterable[StepBegins | DemoStep], *, as_json: bool) -> int:
@@ -136,71 +115,6 @@ def show(steps: Iterable[StepBegins | DemoStep], *, as_json: bool) -> int:
         verdict = {"agrees": not disagreements, "disagreements": disagreements}
         print_json({**verdict, "elapsed_s": round(elapsed_s, 1), "steps": done})
     return UNSAFE if disagreements else 0
-
-
-def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) -> DemoStep:
-    """Compare the final states rebuilt from the journal with the states in ZooKeeper.
-
-    ``start_s``: how long Spark took to start.
-    """
-    from klamm.replay.diff import compare, side_of, stored_side
-    from klamm.replay.event_table import open_table, some_damaged
-
-    begun_s = time.monotonic()
-    znodes = end.stored.assignments, end.stored.states, end.stored.broker_epochs
-    tree = stored_side(engine, "ZooKeeper", "its znodes", *znodes)
-    journal = side_of(open_table(engine, table), "the journal")
-    found = compare(engine, journal, tree, DIFFERENCES_SHOWN, versions=True)
-    unreadable = some_damaged(engine, table, DIFFERENCES_SHOWN)
-    job_s = time.monotonic() - begun_s
-    differing = len(unreadable) + found.total
-    shown = ["{file}:{line}: {problem}: {text}".format(**at) for at in unreadable]
-    shown += [at.text("in the journal", "in ZooKeeper") for at in found.shown]
-    lines = [
-        f"Spark started in {start_s:.1f} s; the job took {job_s:.1f} s.",
-        f"Compared {found.partitions} partitions and {found.replicas} replicas with ZooKeeper.",
-        f"{differing} differ:" if differing else "All agree.",
-        *shown,
-    ]
-    facts = {
-        "partitions": found.partitions,
-        "replicas": found.replicas,
-        "differing": differing,
-        "disagreements": shown,
-    }
-    return DemoStep(SPARK_TITLE, tuple(lines), facts, round((start_s + job_s) * 1000))
-
-
-def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> DemoStep:
-    """Replay the journal as `klamm replay run` does, and write the answers as an HTML page.
-
-    ``table``: a new directory for the event table. It is not deleted.
-    """
-    from klamm.replay.event_table import open_table
-    from klamm.replay.ingest import make_table
-    from klamm.replay.page import life_rows, replay_page
-    from klamm.replay.page_head import Replayed
-    from klamm.replay.run import answer
-
-    begun_s = time.monotonic()
-    make_table(engine, [journal], table)
-    opened = open_table(engine, table)
-    with answer(opened) as answers:
-        asked = Replayed("the demo", None, [("journal", str(journal))], {})
-        drawn = replay_page(asked, answers, life_rows(opened, answers))
-        counts, violations = dict(answers.counts), answers.violations
-    with page.open("x", encoding="utf-8") as file:
-        file.write(page_html(drawn))
-    figures = ", ".join(f"{figure.value} {figure.name}" for figure in drawn.figures)
-    lines = [f"{figures}.", drawn.verdict, f"Open this page in a browser: {page}"]
-    facts = {
-        "page": str(page),
-        "counts": counts,
-        "violations": violations,
-        "disagreements": [drawn.verdict] if violations else [],
-    }
-    elapsed_ms = round((time.monotonic() - begun_s) * 1000)
-    return DemoStep(REPLAY_TITLE, tuple(lines), facts, elapsed_ms)
 
 
 class StepPrinter:

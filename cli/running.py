@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import signal
 import sys
@@ -14,10 +15,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from klamm.cluster.errors import EnvironmentProblem, Interrupted, UsageError
 from klamm.runtime.interrupts import temporary_folder
 from klamm.server.signals import ending_signals_handled
+
+_RESENT_AFTER_S: Final = 0.01
 
 
 @contextlib.contextmanager
@@ -40,20 +44,34 @@ def own_log(folder: Path) -> Iterator[logging.Handler]:
 def ending_signals_raise() -> Iterator[None]:
     """Context manager that turns a termination signal into KeyboardInterrupt in its body.
 
-    The exception unwinds the body, so that all resources are closed. After a signal, the process
-    exits at the end of the context, even if the body swallowed the exception: kazoo's ``_call``
-    treats any exception as a closed connection.
+    The exception unwinds the body, so that all resources are closed. Python drops an exception that
+    is raised in a finalizer or in a callback of a library; the signal is then sent again. After a
+    signal, the process exits at the end of the context, even if the body swallowed the exception:
+    kazoo's ``_call`` treats any exception as a closed connection.
     """
     seen: list[int] = []
+    report, resent = sys.unraisablehook, contextlib.ExitStack()
 
     def end(number: int, _: FrameType | None) -> None:
         seen.append(number)
         raise KeyboardInterrupt
 
+    def send_again(dropped: sys.UnraisableHookArgs) -> None:
+        if not seen or not isinstance(dropped.exc_value, KeyboardInterrupt):
+            report(dropped)
+            return
+        # Not from here: Python drops what this function raises, too.
+        timer = threading.Timer(_RESENT_AFTER_S, os.kill, (os.getpid(), seen[-1]))
+        resent.callback(timer.join)
+        resent.callback(timer.cancel)
+        timer.start()
+
+    sys.unraisablehook = send_again
     try:
-        with ending_signals_handled(end):
+        with ending_signals_handled(end), resent:
             yield
     finally:
+        sys.unraisablehook = report
         if seen:
             sys.exit(128 + seen[0])
 

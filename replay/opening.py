@@ -114,9 +114,10 @@ def open_engine(options: EngineOptions, rows: int, folder: Path) -> Iterator[Eng
             yield engine
         return
     # Importing Spark takes longer than most replays.
-    from klamm.replay.engines.spark_engine import SparkEngine
-    from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import one_line_errors
+    with interrupts_deferred():
+        from klamm.replay.engines.spark_engine import SparkEngine
+        from klamm.replay.spark import spark_session
+        from klamm.replay.spark_errors import one_line_errors
 
     with (
         spark_session(options.cores, options.memory_mb, options.master, rows=rows) as session,

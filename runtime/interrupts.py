@@ -1,4 +1,4 @@
-"""Sections that Ctrl-C must not interrupt."""
+"""Sections that Ctrl-C and other termination signals must not interrupt."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Final
+
+ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Context manager that postpones Ctrl-C to the end of the block."""
+    """Context manager that postpones termination signals such as Ctrl-C to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    is_interrupted = False
+    seen: list[int] = []
 
-    def note(*_: object) -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
+    def note(number: int, _: FrameType | None) -> None:
+        seen.append(number)
 
     # Another thread can receive the signal; Python then calls the handler in this one.
-    handler = signal.signal(signal.SIGINT, note)
+    handlers = {number: signal.signal(number, note) for number in ENDING_SIGNALS}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if is_interrupted:
-            signal.raise_signal(signal.SIGINT)
+        if seen:
+            signal.raise_signal(seen[0])
 
 
 @contextmanager

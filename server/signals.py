@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from klamm.runtime.interrupts import ENDING_SIGNALS
 
 
 @contextlib.contextmanager
@@ -16,7 +16,7 @@ def ending_signals_handled(handler: Callable[[int, FrameType | None], None]) -> 
 
     The earlier handlers are restored on exit.
     """
-    before = {number: signal.signal(number, handler) for number in _ENDING}
+    before = {number: signal.signal(number, handler) for number in ENDING_SIGNALS}
     try:
         yield
     finally:

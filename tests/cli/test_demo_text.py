@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from klamm.cli import demo
+from klamm.cli import demo, demo_replay
 from klamm.cli.main import main
 from klamm.runtime.demo import DemoEnd, DemoStep, StepBegins
 from klamm.runtime.demo_stage import DemoOptions
@@ -38,7 +39,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         yield DemoStep("Replay", ("replayed",), {}, 1)
 
     monkeypatch.setattr(demo, "run_demo", run_demo)
-    monkeypatch.setattr(demo, "replay_steps", replay_steps)
+    monkeypatch.setattr(demo_replay, "replay_steps", replay_steps)
     return seen
 
 
@@ -110,7 +111,26 @@ def test_an_interrupted_demo_closes_its_cluster(
     def fail(*_: object) -> Iterator[DemoStep]:
         raise error
 
-    monkeypatch.setattr(demo, "replay_steps", fail)
+    monkeypatch.setattr(demo_replay, "replay_steps", fail)
     assert main(["demo"]) == (130 if isinstance(error, KeyboardInterrupt) else 143)
     assert played["closed"]
     assert not played["options"].data_dir.exists()
+
+
+def test_a_page_that_nobody_was_told_of_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw_replay(_: object, journal: Path, table: Path, page: Path) -> DemoStep:
+        page.touch()
+        return AGREED
+
+    monkeypatch.setattr(demo_replay, "draw_replay", draw_replay)
+    for is_told in (False, True):
+        page = tmp_path / f"{is_told}.html"
+        end = DemoEnd(None, Path("journal"))  # type: ignore[arg-type]
+        with closing(demo_replay.replay_steps(end, tmp_path / "events", page)) as steps:
+            assert isinstance(next(steps), StepBegins)
+            assert next(steps) is AGREED and page.exists()
+            if is_told:
+                next(steps)
+        assert page.exists() is is_told

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -30,6 +31,34 @@ def test_a_signal_that_a_library_swallowed_still_ends_the_block(
         raise ConnectionError("as a library calls it")
     assert end.value.code == code
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_that_arrives_in_a_finalizer_ends_the_block_soon(
+    number: signal.Signals, code: int
+) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    before, waited = sys.unraisablehook, False
+    with pytest.raises(SystemExit) as end, ending_signals_raise():
+        Finalized()
+        waited = not threading.Event().wait(10)
+    assert (end.value.code, waited) == (code, False)
+    assert sys.unraisablehook is before
+
+
+def test_another_error_of_a_finalizer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            raise ValueError("of a library")
+
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: reported.append(str(one.exc_value)))
+    with ending_signals_raise():
+        Finalized()
+    assert reported == ["of a library"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

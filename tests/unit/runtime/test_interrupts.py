@@ -38,6 +38,19 @@ def test_an_interrupt_waits_for_the_end_of_the_section() -> None:
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_another_termination_signal_waits_for_the_end_too(number: signal.Signals) -> None:
+    received: list[int] = []
+    before = signal.signal(number, lambda number, _: received.append(number))
+    try:
+        with interrupts_deferred():
+            signal.raise_signal(number)
+            assert received == []
+        assert received == [number]
+    finally:
+        signal.signal(number, before)
+
+
 def test_an_interrupt_that_another_thread_receives_waits_too() -> None:
     begun, done = threading.Event(), False
 
