@@ -168,20 +168,25 @@ class KafkaCluster:
             self.await_controller(CONTROLLER_ID)
         return self.klamm
 
-    def await_controller(self, broker_id: int) -> None:
-        """Wait until the brokers send clients to this controller."""
+    def await_controller(self, *broker_ids: int) -> int:
+        """Wait until the brokers send clients to one of these controllers, and return its id."""
 
         found: list[object] = []
 
-        def is_known() -> bool:
-            known = self.admin.list_topics(timeout=PATIENCE_S)
-            found[:] = [known.controller_id, sorted(known.brokers)]
-            return known.controller_id == broker_id and broker_id in known.brokers
+        def known() -> int | None:
+            metadata = self.admin.list_topics(timeout=PATIENCE_S)
+            found[:] = [metadata.controller_id, sorted(metadata.brokers)]
+            is_alive = metadata.controller_id in metadata.brokers
+            is_right = is_alive and metadata.controller_id in broker_ids
+            return metadata.controller_id if is_right else None
 
+        what = f"clients find one of the controllers {broker_ids}"
         try:
-            wait_until(is_known, PATIENCE_S, f"clients find controller {broker_id}")
+            found_id = wait_until(known, PATIENCE_S, what)
         except AssertionError as error:
             raise AssertionError(f"{error}: they find {found}; logs: {self._folder}") from None
+        assert found_id is not None
+        return found_id
 
     def close(self) -> None:
         """End all processes."""

@@ -259,17 +259,18 @@ def test_klamm_leaves_and_waits_for_an_election(cluster: KafkaCluster) -> None:
     klamm.await_line(left)
     assert klamm.end(signal.SIGINT) == 130
     assert f"warning: broker 1000 ends, and stored nothing: {left}" in klamm.printed
-    successor = re.search(r"^broker ([123]) is the controller now, epoch \d+$", klamm.printed, re.M)
-    assert successor is not None
-    cluster.await_controller(int(successor[1]))
+    assert re.search(r"^broker [123] is the controller now, epoch \d+$", klamm.printed, re.M)
+    # Not always that broker: one that was the controller before fails at once if Kafka has not
+    # removed the metrics of its old connections yet, and another one is elected.
+    successor = cluster.await_controller(*cluster.brokers)
     cluster.create("without", {0: (1, 2)})
     waiting = cluster.run_klamm()
     waiting.await_line(f"^warning: broker 1000 is this controller, which stores nothing: {left}")
-    waiting.await_line(rf"^broker {successor[1]} \(a Kafka broker\) is the controller, epoch \d+$")
+    waiting.await_line(rf"^broker {successor} \(a Kafka broker\) is the controller, epoch \d+$")
     # Kafka's controller has sent UpdateMetadata to klamm's listener.
     at_klamm = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.port}", "log_level": 0})
     metadata = at_klamm.list_topics("without", PATIENCE_S)
-    assert metadata.controller_id == int(successor[1])
+    assert metadata.controller_id == successor
     assert metadata.topics["without"].partitions[0].leader == 1
     assert waiting.end(signal.SIGTERM) == 0
     cluster.run_klamm("--take-over")
