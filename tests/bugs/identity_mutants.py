@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from klamm.brokers.broker import KafkaServer
 from klamm.cluster.errors import KlammError
-from klamm.cluster.types import NO_CONTROLLER
+from klamm.cluster.types import NO_CONTROLLER, TopicPartition
 from klamm.controller import controller_election
 from klamm.controller.event_handlers import HANDLERS
 from klamm.controller.event_manager import EventManager
@@ -20,6 +20,13 @@ from klamm.runtime.node_actors import BrokerActor
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.election import ElectionStrategy
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import (
+    Failures,
+    PartitionPlan,
+    plan_partition_state_changes,
+)
 from klamm.zk import fenced_writes
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import ANY_VERSION, Check, SessionEvent, SessionState
@@ -153,10 +160,24 @@ def _an_earlier_expiry_is_not_passed_to_the_controller(_: object) -> Callable[[B
     return begin_candidacy
 
 
-@mutant("K6", PartitionStateMachine, "_has_outdated_failures")
+@mutant("K6", PartitionStateMachine, "_plan")
+def _states_are_not_read(_: object) -> Callable[..., PartitionPlan]:
+    def plan(
+        self: PartitionStateMachine,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        election: ElectionStrategy | None,
+    ) -> PartitionPlan:
+        context = self._controller.context
+        unclean = self._unclean_topics(partitions, target, election)
+        return plan_partition_state_changes(context, partitions, target, election, unclean)
+
+    return plan
+
+
 @mutant("K6", ReplicaStateMachine, "_read_isrs_without")
-def _isrs_are_not_read(_: object) -> Callable[..., bool]:
-    return lambda *_: False
+def _isrs_are_not_read(_: object) -> Callable[..., Failures]:
+    return lambda *_: {}
 
 
 @mutant("K8", node_actors, "suppress")
