@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from klamm.replay.generate.layout import Layout, cluster_name
+from klamm.replay.generate.layout import Layout
 from klamm.replay.generate.options import ROWS_A_FAILOVER, ROWS_A_PLANTED, HistoryOptions, Planted
 from klamm.replay.generate.planting import Planting
 from klamm.replay.generate.recording import GeneratedRecording
@@ -34,7 +34,7 @@ class GeneratedHistory:
         """Number of rows yielded so far."""
         self.epochs = 0
         self._rng = np.random.Generator(np.random.PCG64(options.seed))
-        self._recording = self._record()
+        self._recording = GeneratedRecording(self.layout)
         self.player = Player(self.layout)
         self.planting = Planting(self.player, self._recording)
         self._episodes: list[Tile] = []
@@ -80,18 +80,6 @@ class GeneratedHistory:
                 since_failover.append(kind)
                 yield self.planting.plant(kind, p)
             yield from self._play(tile)
-
-    def _record(self) -> GeneratedRecording:
-        layout, options = self.layout, self.options
-        recorded = [layout.recorded_name(base) for base in range(layout.kept + layout.deleted)]
-        return GeneratedRecording(
-            cluster_name(options.seed),
-            layout.brokers,
-            dict(zip(recorded, layout.assignments, strict=True)),
-            recorded[1 : layout.kept : 2],
-            failure_rate=options.failure_rate,
-            seed=options.seed,
-        )
 
     def _play(self, tile: Tile) -> Iterator[RowBlock]:
         yield self.player.start() if tile is self._restart else self.player.resign()

@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.replay.generate.options import HistoryOptions
-from klamm.replay.generate.recording import ANOMALOUS, DELETED, KEPT
 
+KEPT: Final = "kept"
+DELETED: Final = "deleted"
+"""The two topics of the recorded cluster. DELETED is repeatedly deleted and created again."""
+ANOMALOUS: Final = TopicPartition(KEPT, 0)
+"""The recorded partition in which anomalies happen."""
 IntArray = NDArray[np.int32]
 _RECORDED_KEPT: Final = 36
 _RECORDED_DELETED: Final = 6

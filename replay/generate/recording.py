@@ -12,7 +12,7 @@ The anomalies that can happen in a cluster, such as an unclean election, are rec
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from klamm.brokers.clients.batches import Counted
@@ -29,6 +29,7 @@ from klamm.cluster.requests import (
     Request,
 )
 from klamm.cluster.types import NO_LEADER, ElectionType, TopicPartition
+from klamm.replay.generate.layout import ANOMALOUS, DELETED, KEPT, Layout
 from klamm.replay.generate.options import Planted
 from klamm.runtime.cluster import brokers_of
 from klamm.runtime.cluster_spec import ClusterSpec
@@ -39,11 +40,6 @@ from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import ControllerZNode
 
-KEPT: Final = "kept"
-DELETED: Final = "deleted"
-"""The two topics of the recorded cluster. DELETED is repeatedly deleted and created again."""
-ANOMALOUS: Final = TopicPartition(KEPT, 0)
-"""The partition in which anomalies happen."""
 FLAPS: Final = 12
 _ELECTED: Final = Kind.CONTROLLER_ELECTED.value
 _EVENT: Final = Kind.EVENT.value
@@ -67,32 +63,22 @@ _CONFIG: Final = {
 
 
 class GeneratedRecording:
-    """A simulated cluster whose journal is recorded, with the topics KEPT and DELETED.
+    """A simulated cluster whose journal is recorded, with the topics KEPT and DELETED."""
 
-    - ``brokers``: number of brokers.
-    - ``assignments``: initial replicas of each partition.
-    - ``movable``: partitions that may be reassigned.
-    - ``failure_rate``: fraction of the steps in which a broker or the controller fails.
-    """
-
-    def __init__(
-        self,
-        run_id: str,
-        brokers: int,
-        assignments: Mapping[TopicPartition, tuple[int, ...]],
-        movable: Sequence[TopicPartition],
-        *,
-        failure_rate: float,
-        seed: int,
-    ) -> None:
+    def __init__(self, layout: Layout) -> None:
+        """Create the cluster. Nothing runs before ``creation``."""
+        options = layout.options
         spec = ClusterSpec(
-            broker_ids=tuple(range(1, brokers + 1)), config=_CONFIG, run_id=run_id, seed=seed
+            broker_ids=tuple(range(1, layout.brokers + 1)), config=_CONFIG, seed=options.seed
         )
-        self.assignments = assignments
-        self._movable = movable
-        self._brokers = brokers
-        self._failure_rate = failure_rate
-        self._rng = random.Random(seed)
+        self.assignments = {
+            layout.recorded_name(base): replicas for base, replicas in enumerate(layout.assignments)
+        }
+        """Initial replicas of each partition."""
+        self._movable = [tp for tp in self.assignments if tp.topic == KEPT and tp.partition % 2]
+        self._brokers = layout.brokers
+        self._failure_rate = options.failure_rate
+        self._rng = random.Random(options.seed)
         world = SimulatedWorld(spec)
         self._driver = SimulatedDriver(world)
         self._clock = world.clock
@@ -109,7 +95,7 @@ class GeneratedRecording:
         """Record the first episode: the brokers start and the topics are created."""
         cluster = self._driver.cluster
         cluster.begin_start_all()
-        for broker_id in filter(cluster.spec.is_candidate, cluster.spec.broker_ids):
+        for broker_id in cluster.spec.broker_ids:
             cluster.begin_candidacy(broker_id)
         self._wait(lambda: self._context() is not None)
         self._wait(lambda: len(self._known().live_or_shutting_down_broker_ids) == self._brokers)
@@ -198,11 +184,12 @@ class GeneratedRecording:
         """Isolate some brokers until leaders remove them from the ISRs of some partitions."""
         alive = self._alive()
         cut = set(self._rng.sample(alive, max(1, len(alive) // 6)))
-        behind = {
-            tp: cut.intersection(isr)
-            for tp, isr in self._isrs_led_by_others(cut)
-            if tp.topic == KEPT and self._rng.random() < 0.6
-        }
+        behind: dict[TopicPartition, set[int]] = {}
+        for tp, at in self._known().leaderships.items():
+            lagging = cut.intersection(at.leader_and_isr.isr)
+            is_led = at.leader_and_isr.leader not in (NO_LEADER, *cut)
+            if tp.topic == KEPT and lagging and is_led and self._rng.random() < 0.6:
+                behind[tp] = lagging
         self._lag(behind)
         self._driver.run_for(self._rng.randrange(1_000, 3_000))
         self._catch_up(behind)
@@ -366,18 +353,6 @@ class GeneratedRecording:
 
     def _isr(self, tp: TopicPartition) -> tuple[int, ...]:
         return self._known().leaderships[tp].leader_and_isr.isr
-
-    def _isrs_led_by_others(
-        self, brokers: set[int]
-    ) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
-        """Yield each partition that has followers on these brokers in its ISR, with the ISR.
-
-        Leaves out partitions without a leader and those that one of these brokers leads.
-        """
-        for tp, at in self._known().leaderships.items():
-            leader, isr = at.leader_and_isr.leader, at.leader_and_isr.isr
-            if leader not in (NO_LEADER, *brokers) and not brokers.isdisjoint(isr):
-                yield tp, isr
 
     def _has_all_replicas_in_sync(self) -> bool:
         leaderships = self._known().leaderships

@@ -16,8 +16,7 @@ import numpy as np
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.types import NO_LEADER
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
-from klamm.replay.generate.layout import Layout
-from klamm.replay.generate.recording import DELETED, KEPT
+from klamm.replay.generate.layout import DELETED, KEPT, Layout
 from klamm.replay.generate.rows import (
     COLUMNS,
     NO_BROKER,
@@ -41,6 +40,8 @@ broker."""
 _PLAIN: Final = ("controller", "replica", "key_seq", "event_id", "cause_id")
 _COUNTED: Final = ("leader_epoch", "zk_version")
 _NUMBER: Final = re.compile(r"\d+")
+_FORMS: Final = (str, "Topic={0.topic},Partition={0.partition},".format)
+"""How texts name a partition: alone, or with a replica."""
 
 
 class Tile:
@@ -280,9 +281,12 @@ class Player:
         shift = int(layout.group[p]) * layout.brokers
         if column == "detail":
             return _shifted(words, shift)
-        recorded = str(layout.recorded_name(int(layout.base[p])))
-        before, found, after = words.partition(recorded)
-        return f"{before}{layout.names[p]}{_shifted(after, shift)}" if found else words
+        recorded, name = layout.recorded_name(int(layout.base[p])), layout.names[p]
+        for form in _FORMS:
+            before, found, after = words.partition(form(recorded))
+            if found:
+                return f"{before}{form(name)}{_shifted(after, shift)}"
+        return words
 
 
 def new_row(

@@ -21,7 +21,7 @@ from klamm.replay.generate import tiling
 from klamm.replay.generate.generate import TRUTH, Truth, generate
 from klamm.replay.generate.history import GeneratedHistory
 from klamm.replay.generate.kafka_log_writer import parse_assignment
-from klamm.replay.generate.layout import topic_name
+from klamm.replay.generate.layout import Layout, topic_name
 from klamm.replay.generate.options import (
     CANNOT_HOLD,
     Format,
@@ -29,6 +29,8 @@ from klamm.replay.generate.options import (
     Planted,
     parse_planted,
 )
+from klamm.replay.generate.rows import in_words
+from klamm.replay.generate.tiling import Player, new_row
 from klamm.statemachines import partition_state, replica_state
 from klamm.statemachines.reassignment import reassignment_id
 from klamm.zk.txn_log import Txn, TxnType, read_txn_log
@@ -373,6 +375,18 @@ def test_a_leader_that_was_lost_comes_back_and_leads_again(
             -1 if kind is Planted.LEADERLESS else led[0].leader
         }
         assert (led[-1].leader, len(led[-1].isr or ())) == (leader, 3)
+
+
+def test_an_outcome_about_a_replica_names_the_copy() -> None:
+    layout = Layout(TWO_GROUPS)
+    p = int(np.nonzero(layout.group == 1)[0][0])
+    recorded, name = layout.recorded_name(int(layout.base[p])), layout.names[p]
+    outcome = "Replica [Topic={0.topic},Partition={0.partition},Replica={1}] is offline".format
+    row = new_row(Kind.REPLICA_FAILED)
+    about = {"topic": recorded.topic, "partition": recorded.partition, "replica": 2}
+    rows = [msgspec.structs.replace(row, outcome=outcome(recorded, 2), **about)]
+    (found,) = in_words(layout, Player(layout).insert(rows, p))
+    assert found.row.outcome == outcome(name, 2 + layout.brokers)
 
 
 def test_every_episode_has_a_failure_however_low_the_rate(tmp_path: Path) -> None:

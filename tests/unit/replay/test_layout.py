@@ -8,9 +8,8 @@ import pytest
 
 from klamm.placement.assign import assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata
-from klamm.replay.generate.layout import Layout, spread
+from klamm.replay.generate.layout import ANOMALOUS, Layout, spread
 from klamm.replay.generate.options import HistoryOptions, Planted
-from klamm.replay.generate.recording import ANOMALOUS
 
 
 def layout(partitions: int = 120, **options: object) -> Layout:
