@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from klamm.cli.action_commands import sends
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
-from klamm.cli.completion import complete_broker, complete_log_dir
 from klamm.cli.options import print_lines
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
@@ -18,7 +18,6 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import brokers_text, listed
 from klamm.cluster.integers import INT32_MAX
 from klamm.runtime.actions import (
-    MAX_SKEW_MS,
     FailLogDir,
     Kill,
     Pause,
@@ -49,11 +48,6 @@ Examples:
 """,
 )
 
-BrokerId = Annotated[
-    int,
-    typer.Argument(metavar="N", help="The broker's id.", min=0, autocompletion=complete_broker),
-]
-
 
 @app.command()
 @asks_server
@@ -82,69 +76,47 @@ def add(
 
 
 @app.command()
-@asks_server
-def kill(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it.
-
-    In a cluster of more than 40 brokers, most brokers share a session with other brokers. The
+@sends(Kill, "broker")
+def kill(client: ServerClient, action: Kill) -> Answered:
+    """In a cluster of more than 40 brokers, most brokers share a session with other brokers. The
     registration of a killed broker that shares its session is deleted at once.
     """
-    answer = client.act(Kill(broker_id))
-    return answer, f"broker {broker_id} is killed; {_session_end(answer)}"
-
-
-@app.command("power-off")
-@asks_server
-def power_off(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Power off the machine of a broker, so that the broker's unflushed data is lost.
-
-    The data is lost from a randomly chosen offset onward. When the broker starts again, the journal
-    and klamm explain show what was lost.
-    """
-    answer = client.act(PowerOff(broker_id))
-    return answer, f"broker {broker_id} is powered off; {_session_end(answer)}"
-
-
-@app.command("skew-clock")
-@asks_server
-def skew_clock(
-    client: ServerClient,
-    broker_id: BrokerId,
-    ms: Annotated[
-        int,
-        typer.Option(
-            min=-MAX_SKEW_MS, max=MAX_SKEW_MS, help="Milliseconds; negative: back. 0 ends the skew."
-        ),
-    ],
-) -> Answered:
-    """Set the time of day on a broker's machine forward or back. Its timers are not affected."""
-    answer = client.act(SkewClock(broker_id, ms))
-    skew = f"skewed by {ms} ms" if ms else "no longer skewed"
-    return answer, f"the clock of broker {broker_id} is {skew}"
+    answer = client.act(action)
+    return answer, f"broker {action.broker} is killed; {_session_end(answer)}"
 
 
 @app.command()
-@asks_server
-def stop(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Stop a broker with a controlled shutdown: the controller first elects other leaders.
+@sends(PowerOff, "broker")
+def power_off(client: ServerClient, action: PowerOff) -> Answered:
+    """When the broker starts again, the journal and klamm explain show what was lost."""
+    answer = client.act(action)
+    return answer, f"broker {action.broker} is powered off; {_session_end(answer)}"
 
-    Then the broker closes its session, so its registration is deleted at once. The broker requests
-    the shutdown up to controlled.shutdown.max.retries times (3), and waits
+
+@app.command()
+@sends(SkewClock, "broker")
+def skew_clock(client: ServerClient, action: SkewClock) -> Answered:
+    answer = client.act(action)
+    skew = f"skewed by {action.ms} ms" if action.ms else "no longer skewed"
+    return answer, f"the clock of broker {action.broker} is {skew}"
+
+
+@app.command()
+@sends(Stop, "broker")
+def stop(client: ServerClient, action: Stop) -> Answered:
+    """Then the broker closes its session, so its registration is deleted at once. The broker
+    requests the shutdown up to controlled.shutdown.max.retries times (3), and waits
     controlled.shutdown.retry.backoff.ms (5000) after each failure. Even if all requests fail, the
     broker stops, as in Kafka, and the exit code is 0. The partitions that it still led are printed;
     --json lists them in controlled_shutdown. A paused broker stops without a controlled shutdown.
     """
-    with waiting(f"the controlled shutdown of broker {broker_id}"):
-        answer = client.act(Stop(broker_id))
+    with waiting(f"the controlled shutdown of broker {action.broker}"):
+        answer = client.act(action)
     behind = shutdown_text(answer["controlled_shutdown"])
-    return answer, f"broker {broker_id} is stopped{behind}"
+    return answer, f"broker {action.broker} is stopped{behind}"
 
 
-@app.command()
-@asks_server
-def start(
-    client: ServerClient,
-    broker_id: BrokerId,
+def _no_wait(
     no_wait: Annotated[
         bool,
         typer.Option(
@@ -152,59 +124,50 @@ def start(
             help="Fail, as Kafka does, if the broker's previous session has not expired.",
         ),
     ] = False,
-) -> Answered:
-    """Start a broker again; if it is still stopping, wait until it has stopped.
-
-    If the broker's previous session still exists, wait until that session expires. A broker that is
-    dead in the dump of klamm up --from-dump has no rack: klamm broker add starts it with one.
-    """
-    broker = {} if no_wait else client.get(f"/brokers/{broker_id}")
-    with _start_wait(broker) if broker else nullcontext():
-        answer = client.act(Start(broker_id, wait=not no_wait))
-    if broker.get("state") == "not started":
-        _warn_of_racks(client, broker_id, again=True)
-    return answer, f"broker {broker_id} is registered (after {answer['took_ms']} ms)"
+) -> dict[str, Any]:
+    return {"wait": not no_wait}
 
 
 @app.command()
-@asks_server
-def pause(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Freeze a broker, its controller and its heartbeats, as a long garbage collection does."""
-    answer = client.act(Pause(broker_id))
+@sends(Start, "broker", more=_no_wait)
+def start(client: ServerClient, action: Start) -> Answered:
+    """If the broker is still stopping, wait until it has stopped. A broker that is dead in the dump
+    of klamm up --from-dump has no rack: klamm broker add starts it with one.
+    """
+    broker = client.get(f"/brokers/{action.broker}") if action.wait else {}
+    with _start_wait(broker) if broker else nullcontext():
+        answer = client.act(action)
+    if broker.get("state") == "not started":
+        _warn_of_racks(client, broker["id"], again=True)
+    return answer, f"broker {action.broker} is registered (after {answer['took_ms']} ms)"
+
+
+@app.command()
+@sends(Pause, "broker")
+def pause(client: ServerClient, action: Pause) -> Answered:
+    answer = client.act(action)
     timeout_ms = answer["session_timeout_ms"]
     return answer, (
-        f"broker {broker_id} is paused; its session expires within about {timeout_ms} ms"
+        f"broker {action.broker} is paused; its session expires within about {timeout_ms} ms"
     )
 
 
 @app.command()
-@asks_server
-def resume(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Resume a paused broker."""
-    answer = client.act(Resume(broker_id))
-    return answer, f"broker {broker_id} is resumed"
+@sends(Resume, "broker")
+def resume(client: ServerClient, action: Resume) -> Answered:
+    answer = client.act(action)
+    return answer, f"broker {action.broker} is resumed"
 
 
-@app.command("fail-log-dir")
-@asks_server
-def fail_log_dir(
-    client: ServerClient,
-    broker_id: BrokerId,
-    log_dir: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR", help="One of the broker's log.dirs.", autocompletion=complete_log_dir
-        ),
-    ],
-) -> Answered:
-    """Make a log directory of a broker fail: the replicas in it go offline.
-
-    A broker that loses its last log directory halts as if it were killed: its registration stays
+@app.command()
+@sends(FailLogDir, "broker", "log_dir")
+def fail_log_dir(client: ServerClient, action: FailLogDir) -> Answered:
+    """A broker that loses its last log directory halts as if it were killed: its registration stays
     until its session expires. klamm broker start restarts it with all its log directories. With
     --json, the fields halted and state show whether the broker has halted.
     """
-    answer = client.act(FailLogDir(broker_id, log_dir))
-    line = f"log directory {log_dir} of broker {broker_id} has failed"
+    answer = client.act(action)
+    line = f"log directory {action.log_dir} of broker {action.broker} has failed"
     if answer["halted"] and answer["state"] == "paused":
         line += "; it is the last: the broker halts as soon as it is resumed"
     elif answer["halted"]:

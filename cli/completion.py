@@ -74,7 +74,7 @@ def _brokers(client: ServerClient, _: Given) -> Iterable[str]:
 
 def _log_dirs(client: ServerClient, given: Given) -> Iterable[str]:
     """Return the log directories of the broker that is named before."""
-    wanted = int(given.get("broker_id") or given["broker"])
+    wanted = int(given["broker"])
     answer = client.post("/log-dirs/describe", {"brokers": [wanted]})
     return [log_dir["path"] for broker in answer["brokers"] for log_dir in broker["log_dirs"]]
 

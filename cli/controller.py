@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klamm.cli.action_commands import sends
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.connect import security_of
 from klamm.cli.kafka_tools import ask_before_write
 from klamm.cli.own_log import log_to
 from klamm.cli.running import stopped_by_signals
-from klamm.cli.server_options import Answered, asks_server
+from klamm.cli.server_options import Answered
 from klamm.cli.up import Configs, parse_configs
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
@@ -73,11 +74,10 @@ Examples:
 
 
 @app.command()
-@asks_server
-def move(client: ServerClient) -> Answered:
-    """Delete /controller to force a controller election; the same broker may win again."""
+@sends(MoveController)
+def move(client: ServerClient, action: MoveController) -> Answered:
     with waiting("the next controller"):
-        answer = client.act(MoveController())
+        answer = client.act(action)
     before, after = answer["from"], answer["to"]
     return answer, (
         f"controller: broker {before['id']} (epoch {before['epoch']}) -> "

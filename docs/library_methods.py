@@ -12,10 +12,10 @@ from typing import Final
 
 from msgspec import inspect
 
-from klamm.drills.actions import ACTIONS, arguments_of, takes_brokers
+from klamm.drills.actions import ACTIONS, takes_brokers
 from klamm.drills.conditions import CONDITIONS
 from klamm.runtime import actions
-from klamm.runtime.action_target import Action
+from klamm.runtime.action_target import Action, Argument, arguments_of
 from klamm.runtime.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER
 
@@ -100,7 +100,7 @@ def methods() -> str:
     return "\n".join(lines) + "\n    # "
 
 
-def _arguments(word: str) -> dict[str, inspect.Field]:
+def _arguments(word: str) -> dict[str, Argument]:
     """Return the named arguments of an action; empty if drills give it a single value or none."""
     if word not in _CLASSES or takes_brokers(_CLASSES[word]) or word == "isolate":
         return {}
@@ -116,7 +116,7 @@ def _parameter_of(word: str, example: str) -> str:
     return _PARAMETERS.get(word, unknown)
 
 
-def _parameter(name: str, field: inspect.Field) -> str:
+def _parameter(name: str, field: Argument) -> str:
     match field.type:
         case _ if name == "broker":
             text = "int | str"

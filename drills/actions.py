@@ -11,10 +11,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from inspect import getdoc
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import yaml
 from msgspec import inspect
 
@@ -25,7 +23,7 @@ from klamm.cluster.types import ElectionType
 from klamm.drills.existence import Mention, Noun, option
 from klamm.drills.reading import DrillReader, is_null
 from klamm.runtime import actions, network_actions
-from klamm.runtime.action_target import Action, BrokerAction, BrokerRef
+from klamm.runtime.action_target import Action, BrokerAction, BrokerRef, about, arguments_of
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.tools import TOOLS
 from klamm.runtime.simulated.world import SESSION_FAULTS
@@ -33,8 +31,6 @@ from klamm.zk.ensemble import FOLLOWER, LEADER, SINGLE_SERVER, WHOLE_ENSEMBLE
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
-WORDS: Final = {"sources": "from", "destinations": "to"}
-"""Names of arguments in drills, if they differ from the action's field names (the keys)."""
 _PLACEHOLDER: Final = re.compile(r"\{[A-Za-z_]+\}")
 _PLACEHOLDERS: Final = ("{zk}", "{bootstrap}")
 ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
@@ -110,23 +106,6 @@ def _with_arguments(word: str, action: type[Action]) -> Read:
     return read
 
 
-def arguments_of(action: type[Action]) -> dict[str, inspect.Field]:
-    """Return the arguments of an action by their words in drills, with the types of given ones."""
-    kind = inspect.type_info(action)
-    assert isinstance(kind, inspect.StructType)
-    return {
-        WORDS.get(field.name, field.name): msgspec.structs.replace(field, type=_given(field.type))
-        for field in kind.fields
-    }
-
-
-def _given(kind: inspect.Type) -> inspect.Type:
-    """Return the type of an optional argument that is given."""
-    kinds = kind.types if isinstance(kind, inspect.UnionType) else ()
-    given = [one for one in kinds if not isinstance(one, inspect.NoneType)]
-    return given[0] if len(given) == 1 else kind
-
-
 def takes_brokers(action: type[Action]) -> bool:
     """Return True if drills give an action one or more brokers instead of named arguments."""
     needed = [field.name for field in arguments_of(action).values() if field.required]
@@ -189,13 +168,7 @@ def _without_value(word: str, action: Action) -> Read:
 
 def kind_of(word: str, action: type[Action], example: str) -> DrillAction:
     """Return the parser and documentation of an action whose class determines both."""
-    return _documented(action, _read_of(word, action), example)
-
-
-def _documented(action: type[Action], read: Read, example: str) -> DrillAction:
-    """Return an action whose text for the docs is the first paragraph of its class's docstring."""
-    text = str(getdoc(action)).partition("\n\n")[0]
-    return DrillAction(read, example, " ".join(text.split()))
+    return DrillAction(_read_of(word, action), example, about(action))
 
 
 def _run(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -325,16 +298,9 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
     "run": DrillAction(
         _run,
         "run: topics --zookeeper {zk} --delete --topic t",
-        "Run one of Kafka's tools, with its arguments as on klamm's command line: "
-        + ", ".join(TOOLS)
-        + ". `{zk}` and `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of "
-        "the step's `files`.",
+        f"{about(steps.RunTool)} The tools: {', '.join(TOOLS)}.",
     ),
-    "reassign": DrillAction(
-        _reassign,
-        "reassign: {t-0: [2, 3]}",
-        "Ask the controller to move partitions to other replicas.",
-    ),
+    "reassign": DrillAction(_reassign, "reassign: {t-0: [2, 3]}", about(steps.Reassign)),
     "cancel_reassignment": DrillAction(
         _cancel,
         "cancel_reassignment: [t-0]",
@@ -350,25 +316,27 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
         "elect_unclean: [t-0]",
         "Ask the controller to elect any live replica of partitions that have no leader.",
     ),
-    "produce": _documented(steps.Produce, _produce, "produce: {t-0: 500}"),
-    "produce_constantly": _documented(
-        steps.ProduceConstantly, _produce_constantly, "produce_constantly: {t-0: 100}"
+    "produce": DrillAction(_produce, "produce: {t-0: 500}", about(steps.Produce)),
+    "produce_constantly": DrillAction(
+        _produce_constantly, "produce_constantly: {t-0: 100}", about(steps.ProduceConstantly)
     ),
-    "create_znode": _documented(
-        steps.CreateZnode,
+    "create_znode": DrillAction(
         _znodes(steps.CreateZnode),
         "create_znode: {/admin/delete_topics/t: null}",
+        about(steps.CreateZnode),
     ),
-    "set_znode": _documented(
-        steps.SetZnode,
+    "set_znode": DrillAction(
         _znodes(steps.SetZnode),
         "set_znode: {/admin/reassign_partitions: 'not JSON'}",
+        about(steps.SetZnode),
     ),
-    "delete_znode": _documented(steps.DeleteZnode, _delete, "delete_znode: /controller"),
-    "set_topic_partitions": _documented(
-        steps.SetTopicPartitions, _set_topic_partitions, "set_topic_partitions: {t-1: [0, 2]}"
+    "delete_znode": DrillAction(_delete, "delete_znode: /controller", about(steps.DeleteZnode)),
+    "set_topic_partitions": DrillAction(
+        _set_topic_partitions,
+        "set_topic_partitions: {t-1: [0, 2]}",
+        about(steps.SetTopicPartitions),
     ),
-    "preload": _documented(steps.Preload, _preload, "preload: {t-0: 500GB}"),
+    "preload": DrillAction(_preload, "preload: {t-0: 500GB}", about(steps.Preload)),
     **{
         how: DrillAction(
             _on_brokers(partial(steps.BreakSession, how=how)),
@@ -378,7 +346,7 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
         for how, fault in SESSION_FAULTS.items()
     },
     "heal_all": kind_of("heal_all", steps.HealAll, "heal_all"),
-    "advance": _documented(steps.Advance, _advance, "advance: 40"),
-    "wait": _documented(steps.Wait, _wait, "wait: 5s"),
+    "advance": DrillAction(_advance, "advance: 40", about(steps.Advance)),
+    "wait": DrillAction(_wait, "wait: 5s", about(steps.Wait)),
 }
 """All actions, keyed by their names in drills."""

@@ -17,13 +17,14 @@ from msgspec import inspect
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.journal import Kind
 from klamm.cluster.topic_names import MAX_NAME_LENGTH
-from klamm.drills.actions import ACTIONS, arguments_of, takes_brokers
+from klamm.drills.actions import ACTIONS, takes_brokers
 from klamm.drills.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
 from klamm.drills.conditions import ALL_STATES, CONDITIONS, ROW_TYPES
 from klamm.drills.language import ALL, DRILL_WORDS
 from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
 from klamm.runtime import actions
+from klamm.runtime.action_target import arguments_of
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 from klamm.runtime.network_actions import OTHERS

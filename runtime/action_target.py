@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec import Meta, inspect
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
@@ -66,8 +68,19 @@ class ActionTarget(Protocol):
         ...
 
 
+Times = Annotated[
+    int,
+    Meta(ge=1, description="Number of failures after which the fault ends; by default, no limit."),
+]
+
+
 class Action(msgspec.Struct, frozen=True):
-    """An action on a cluster."""
+    """An action on a cluster.
+
+    The docstring of a class and the descriptions of its fields (``msgspec.Meta``) are the text of
+    the docs. The first paragraph and the descriptions are also the help of the command: it shows
+    the quoted names of fields, in these texts and in the messages of ValueError, as options.
+    """
 
     SIMULATED_ONLY: ClassVar[bool] = False
     ON_KAFKA: ClassVar[bool] = True
@@ -100,6 +113,47 @@ class Action(msgspec.Struct, frozen=True):
         Such an action may return the response of a tool or of the controller.
         """
         raise NotImplementedError
+
+
+class Argument(NamedTuple):
+    """An argument of an action: its field, the type of a given value, and its documentation.
+
+    ``description`` is empty for arguments that the action's docstring describes."""
+
+    name: str
+    required: bool
+    default: Any
+    type: inspect.Type
+    description: str
+
+
+def arguments_of(action: type[Action]) -> dict[str, Argument]:
+    """Return the arguments of an action by their names in drills and in the HTTP API."""
+    kind = inspect.type_info(action)
+    assert isinstance(kind, inspect.StructType)
+    return {
+        field.encode_name: Argument(field.name, field.required, field.default, *_given(field.type))
+        for field in kind.fields
+    }
+
+
+def about(action: type[Action]) -> str:
+    """Return the documentation of an action: its docstring, and what describes its arguments."""
+    described = defaultdict[str, list[str]](list)
+    for name, argument in arguments_of(action).items():
+        described[argument.description].append(f"`{name}`")
+    described.pop("", None)
+    texts = [f"{', '.join(names)}: {text}" for text, names in described.items()]
+    return " ".join([*(action.__doc__ or "").split(), *texts])
+
+
+def _given(kind: inspect.Type, description: str = "") -> tuple[inspect.Type, str]:
+    """Return the type of an argument if it is given, and its description."""
+    if isinstance(kind, inspect.Metadata):
+        return _given(kind.type, (kind.extra_json_schema or {}).get("description", ""))
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else ()
+    given = [one for one in kinds if not isinstance(one, inspect.NoneType)]
+    return _given(given[0], description) if len(given) == 1 else (kind, description)
 
 
 class BrokerAction(Action, frozen=True):

@@ -26,6 +26,7 @@ from klamm.runtime.action_target import (
     ActionTarget,
     BrokerAction,
     BrokerRef,
+    Times,
 )
 from klamm.runtime.network_actions import (
     Clog,
@@ -40,10 +41,13 @@ from klamm.runtime.network_actions import (
 from klamm.zk.store import Create, Delete, GetData, ResultCode
 
 MAX_SKEW_MS: Final = 86_400_000
+LogDirs = Annotated[
+    str | None, Meta(description="One of the broker's log.dirs; by default, all of them.")
+]
 
 
 class Kill(BrokerAction, frozen=True):
-    """Kill brokers. ZooKeeper removes their registrations when their sessions expire."""
+    """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it."""
 
     LEAVES = KILLED
     MAY_HALT = False
@@ -54,7 +58,7 @@ class Kill(BrokerAction, frozen=True):
 
 
 class Start(BrokerAction, frozen=True):
-    """Start brokers. Each registers once the session of its previous process has expired."""
+    """Start a broker again. It registers once the session of its previous process has expired."""
 
     LEAVES = RUNNING
     MAY_HALT = False
@@ -67,7 +71,7 @@ class Start(BrokerAction, frozen=True):
 
 
 class Stop(BrokerAction, frozen=True):
-    """Controlled shutdown: the controller moves leadership away from brokers before they stop."""
+    """Stop a broker with a controlled shutdown: the controller first elects other leaders."""
 
     LEAVES = STOPPED
     MAY_HALT = False
@@ -78,7 +82,7 @@ class Stop(BrokerAction, frozen=True):
 
 
 class PowerOff(BrokerAction, frozen=True):
-    """Kill brokers and cut the power of their machines: data that their logs had not flushed is
+    """Power off the machine of a broker, so that the broker's unflushed data is lost. The data is
     lost from a randomly chosen offset onward."""
 
     LEAVES = POWERED_OFF
@@ -91,8 +95,7 @@ class PowerOff(BrokerAction, frozen=True):
 
 
 class Pause(BrokerAction, frozen=True):
-    """Freeze brokers and their controllers, as in a long garbage collection pause: they send no
-    heartbeats."""
+    """Freeze a broker, its controller and its heartbeats, as a long garbage collection does."""
 
     LEAVES = PAUSED
     NEEDS_RUNNING = True
@@ -102,7 +105,7 @@ class Pause(BrokerAction, frozen=True):
 
 
 class Resume(BrokerAction, frozen=True):
-    """Resume paused brokers."""
+    """Resume a paused broker."""
 
     LEAVES = RUNNING
     NEEDS_RUNNING = True
@@ -124,35 +127,44 @@ class BounceRegistration(BrokerAction, frozen=True):
 
 
 class FailLogDir(BrokerAction, frozen=True):
-    """Make a log directory of a broker fail. The directory must be listed in log.dirs."""
+    """Make a log directory of a broker fail: the replicas in it go offline."""
 
     NEEDS_RUNNING = True
 
-    log_dir: str
+    log_dir: Annotated[str, Meta(description="One of the broker's log.dirs.")]
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.fail_log_dir(broker_id, self.log_dir)
 
 
 class FailDisk(Action, frozen=True):
-    """Inject a disk fault into a broker's log directory (by default, into all of them), or, with
-    `journal: true`, into the journal. `kind` is `enospc` (the disk is full), `eio` (every operation
-    fails), `short-write` (only part of a write reaches the file) or `fsync` (fsync fails, and part
-    of the unsynced data is lost). `after_bytes`: bytes written before the fault starts. `times`:
-    number of failures before the disk works again. In-memory logs fail at once."""
+    """Make the disk of a broker's log directories, or of the journal, fail until the disks are
+    healed. A log directory goes offline at the next operation that fails, or at once if its logs
+    are in memory (without segments)."""
 
     ON_KAFKA = False
 
-    kind: FaultKind
+    kind: Annotated[
+        FaultKind,
+        Meta(
+            description="How the disk fails: it is full (`enospc`), every operation fails (`eio`), "
+            "only a part of each write reaches the file (`short-write`), or every fsync fails and "
+            "a part of the unsynced data is lost (`fsync`)."
+        ),
+    ]
     broker: BrokerRef | None = None
-    log_dir: str | None = None
-    journal: bool = False
-    after_bytes: Annotated[int, Meta(ge=0)] = 0
-    times: Annotated[int, Meta(ge=1)] | None = None
+    log_dir: LogDirs = None
+    journal: Annotated[bool, Meta(description="Make the disk that holds the journal fail.")] = False
+    after_bytes: Annotated[
+        int, Meta(ge=0, description="Bytes that can still be written before the fault.")
+    ] = 0
+    times: Times | None = None
 
     def __post_init__(self) -> None:
-        if (self.broker is None) != self.journal or (self.journal and self.log_dir is not None):
-            raise ValueError("give either a broker (with or without a directory) or journal: true")
+        if self.log_dir is not None and self.broker is None:
+            raise ValueError("'log_dir' requires 'broker'")
+        if (self.broker is None) != self.journal:
+            raise ValueError("give either 'broker' or 'journal'")
 
     def act(self, target: ActionTarget) -> None:
         fault = DiskFault(self.kind, after_bytes=self.after_bytes, times=self.times)
@@ -164,13 +176,13 @@ class FailDisk(Action, frozen=True):
 
 
 class SlowDisk(BrokerAction, frozen=True):
-    """Limit the rate of replica copies to and from a broker's log directory (by default, all of
-    them)."""
+    """Limit how fast replicas are copied to and from a broker's log directories. A follower that
+    cannot keep up leaves the ISR after replica.lag.time.max.ms."""
 
     ON_KAFKA = False
 
-    bytes_per_s: Annotated[int, Meta(ge=1, lt=2**63 - 1)]
-    log_dir: str | None = None
+    bytes_per_s: Annotated[int, Meta(ge=1, lt=2**63 - 1, description="Maximum rate in bytes/s.")]
+    log_dir: LogDirs = None
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.disks.slow(broker_id, self.log_dir, self.bytes_per_s)
@@ -186,19 +198,25 @@ class HealDisks(Action, frozen=True):
 
 
 class SkewClock(BrokerAction, frozen=True):
-    """Set the time of day on brokers' machines forward by `ms` milliseconds (back, if negative),
-    until `heal_all`. Timers, which use monotonic time, are not affected."""
+    """Set the time of day on a broker's machine forward or back. Its timers are not affected."""
 
     ON_KAFKA = False
 
-    ms: Annotated[int, Meta(ge=-MAX_SKEW_MS, le=MAX_SKEW_MS)]
+    ms: Annotated[
+        int,
+        Meta(
+            ge=-MAX_SKEW_MS,
+            le=MAX_SKEW_MS,
+            description="Milliseconds; negative: back. 0 ends the skew.",
+        ),
+    ]
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.clocks[broker_id].skew_ms = self.ms
 
 
 class MoveController(Action, frozen=True):
-    """Delete /controller, so that a new controller is elected."""
+    """Delete /controller to force a controller election; the same broker may win again."""
 
     MAY_HALT = False
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import WrongState
-from klamm.runtime.action_target import Action, ActionTarget, BrokerAction, BrokerRef
+from klamm.runtime.action_target import Action, ActionTarget, BrokerAction, BrokerRef, Times
 from klamm.runtime.network import (
     CLIENTS,
     ZOOKEEPER,
@@ -23,13 +23,12 @@ from klamm.runtime.network import (
     links_text,
     one_way,
 )
-from klamm.runtime.request_faults import RequestFault, check_request_fault
+from klamm.runtime.request_faults import KAFKAS_ERRORS, RequestFault, check_request_fault
 
-MAX_DELAY_MS: Final = 600_000
-DelayMs = Annotated[int, Meta(ge=1, le=MAX_DELAY_MS)]
+DelayMs = Annotated[int, Meta(ge=1, le=600_000, description="Delay in milliseconds.")]
 OTHERS: Final = "others"
 """In the arguments of a network fault: all brokers that the fault does not name otherwise."""
-Parties = Annotated[tuple[BrokerRef, ...], Meta(description="parties")]
+Parties = Annotated[tuple[BrokerRef, ...], Meta(title="parties")]
 """What the links of a network fault connect: brokers, OTHERS, ZOOKEEPER or CLIENTS."""
 
 
@@ -51,7 +50,13 @@ class LinkAction(NetworkAction, frozen=True, kw_only=True):
     sources: Parties = msgspec.field(default=(), name="from")
     destinations: Parties = msgspec.field(default=(), name="to")
     between: tuple[Parties, ...] = ()
-    only: Traffic | None = None
+    only: Annotated[
+        Traffic | None,
+        Meta(
+            description="Which messages: `records` (Fetch and Produce) or `control` (requests of "
+            "controllers to brokers and of brokers to controllers); by default, all."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if not (self._has_links or self.NEEDS_LINKS or self.only):
@@ -108,12 +113,13 @@ def _named_parties(target: ActionTarget, given: Parties) -> list[Party]:
 
 
 class Cut(LinkAction, frozen=True, kw_only=True):
-    """Cut network links: messages are lost. `from` and `to` cut them in one direction, `between`
-    splits two or more groups from each other. Parties are brokers, `others` (all brokers that are
-    not named), `clients` and `zookeeper`; a group is a list of parties (drills and Python also take
-    a party without brackets). A broker stands for its machine, with its controller. `only: records`
-    cuts Fetch and Produce, `only: control` the requests of controllers to brokers and of brokers to
-    controllers."""
+    """Cut network links: messages are lost until the network is healed. A broker stands for its
+    machine, with its controller.
+
+    `from` and `to` cut the links in one direction, `between` splits two or more groups from each
+    other. Parties are brokers, `others` (all brokers that are not named), `clients` and
+    `zookeeper`; a group is a list of parties (drills and Python also take a party without
+    brackets)."""
 
     WHAT = "cut"
 
@@ -122,8 +128,10 @@ class Cut(LinkAction, frozen=True, kw_only=True):
 
 
 class Clog(LinkAction, frozen=True, kw_only=True):
-    """Clog network links, given as for `cut`: messages are held, and delivered in order when the
-    network is healed. Not for links with ZooKeeper."""
+    """Hold messages of links; deliver them in order when the network is healed. Not for links with
+    ZooKeeper.
+
+    The links are given as for `cut`."""
 
     WHAT = "clogged"
     REFUSES_ZOOKEEPER = "links with zookeeper cannot be clogged: use cut or delay"
@@ -133,9 +141,10 @@ class Clog(LinkAction, frozen=True, kw_only=True):
 
 
 class Delay(LinkAction, frozen=True, kw_only=True):
-    """Deliver the messages of network links, given as for `cut`, later by `ms` milliseconds, in
-    order. Delays of the same link add up. From ZooKeeper, replies and watch events are late. Links
-    with ZooKeeper: simulated only."""
+    """Deliver the messages of network links later, in order. Delays of the same link add up.
+
+    The links are given as for `cut`. From ZooKeeper, replies and watch events are late. Links with
+    ZooKeeper: simulated only."""
 
     WHAT = "delayed"
 
@@ -149,14 +158,15 @@ class Delay(LinkAction, frozen=True, kw_only=True):
         return LinkFault(delay_ms=self.ms)
 
 
-Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Rate = Annotated[float, Meta(ge=0.0, le=1.0, description="Probability, from 0 to 1.")]
 
 
 class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
-    """Lose, repeat and reorder messages of network links, with these probabilities (0 to 1). The
-    links are given as for `cut`; without any, all messages that carry records are affected. On
-    connections of clients, a loss breaks the connection, and nothing is repeated or reordered.
-    Replaces any earlier `degrade_network`."""
+    """Lose, repeat and reorder messages of network links. By default, all messages that carry
+    records are affected. On connections of clients, a loss breaks the connection, and nothing is
+    repeated or reordered. Replaces the rates of an earlier degradation.
+
+    The links are given as for `cut`."""
 
     WHAT = "degraded"
     REFUSES_ZOOKEEPER = "connections to zookeeper lose and reorder nothing: use cut or delay"
@@ -169,7 +179,7 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.loss or self.repetition or self.reordering):
-            raise ValueError("one of loss, repetition and reordering must be greater than 0")
+            raise ValueError("one of 'loss', 'repetition' and 'reordering' must be greater than 0")
 
     def fault(self) -> LinkFault:
         return LinkFault(
@@ -178,22 +188,30 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
 
 
 class FailRequests(NetworkAction, frozen=True, kw_only=True):
-    """Let requests of clients fail: those of an `api`, of a `client` (a client id, which only
-    Kafka's own clients have) and to a `broker`; by default, of and to all. They are refused with an
-    `error`, such as NOT_LEADER_OR_FOLLOWER, and have no other effect; or they are lost (`drop`), or
-    lost with their connection (`cut`), or reach the broker later by `delay_ms`. `times`: number of
-    requests that fail; by default all, until `heal_network`."""
+    """Let requests of clients fail: give one of `error`, `drop`, `cut` and `delay_ms`. By default,
+    requests to all brokers fail."""
 
     ON_KAFKA = False
 
-    api: str | None = None
-    client: str | None = None
+    api: Annotated[
+        str | None, Meta(description="Kafka's name of an API, e.g. Fetch; by default, all.")
+    ] = None
+    client: Annotated[
+        str | None,
+        Meta(description="Client id of one of Kafka's own clients; by default, all clients."),
+    ] = None
     broker: BrokerRef | None = None
-    error: str | None = None
-    drop: bool = False
-    cut: bool = False
+    error: Annotated[
+        str | None,
+        Meta(
+            description="Refuse requests with this error, e.g. NOT_LEADER_OR_FOLLOWER (all: see "
+            f"{KAFKAS_ERRORS}), so that they have no other effect."
+        ),
+    ] = None
+    drop: Annotated[bool, Meta(description="Lose requests.")] = False
+    cut: Annotated[bool, Meta(description="Lose requests, and break their connections.")] = False
     delay_ms: DelayMs | None = None
-    times: Annotated[int, Meta(ge=1)] | None = None
+    times: Times | None = None
 
     def __post_init__(self) -> None:
         check_request_fault(self.api, self.client, self.error, self.drop, self.cut, self.delay_ms)
@@ -208,9 +226,9 @@ class FailRequests(NetworkAction, frozen=True, kw_only=True):
 
 
 class LagZookeeper(BrokerAction, frozen=True):
-    """Let brokers read from a ZooKeeper follower that applies each transaction `ms` milliseconds
-    later than the leader, until `heal_network`. What a broker reads never goes back; it gets a
-    watch event before it reads the change, and it sees its own writes at once. Simulated only."""
+    """Let a broker read from a ZooKeeper follower that applies each transaction later than the
+    leader, until the network is healed. What a broker reads never goes back; it gets a watch event
+    before it reads the change, and it sees its own writes at once. Simulated only."""
 
     SIMULATED_ONLY = True
 
@@ -226,9 +244,10 @@ class LagZookeeper(BrokerAction, frozen=True):
 
 
 class Isolate(NetworkAction, frozen=True):
-    """Isolate these brokers: they and the others replicate no records from each other. ZooKeeper,
-    the controller and clients still reach all brokers. Replaces any earlier isolation. The same as
-    `cut: {between: [[2], [others]], only: records}`."""
+    """Isolate brokers: stop replication between them and all other brokers. ZooKeeper, the
+    controller and clients still reach all brokers. Replaces any earlier isolation.
+
+    The same as `cut: {between: [[2], [others]], only: records}`."""
 
     ON_KAFKA = False
 

@@ -119,7 +119,7 @@ def check_request_fault(
 ) -> None:
     """Raise ValueError unless exactly one effect is given, and the API and the error exist."""
     if sum(map(bool, (error, drop, cut, delay_ms))) != 1:
-        raise ValueError("give one of error, drop, cut and delay_ms")
+        raise ValueError("give one of 'error', 'drop', 'cut' and 'delay_ms'")
     if client == "":
         raise ValueError("the client id is empty")
     if api is not None and api not in CLIENT_APIS:

@@ -24,6 +24,7 @@ from starlette.routing import Route
 from klamm.admin.topics.text import TopicDescription
 from klamm.cluster.errors import KlammError
 from klamm.cluster.integers import Count
+from klamm.runtime.action_target import about
 from klamm.runtime.actions import ACTIONS, ActionKind
 from klamm.server import client_bodies as bodies
 from klamm.server import states
@@ -92,7 +93,7 @@ def action_route(word: str, kind: ActionKind) -> ApiRoute:
             arguments["broker"] = request.path_params["id"]
         return server.operations.perform(action(**arguments))
 
-    handler.__name__, handler.__doc__ = word, action.__doc__
+    handler.__name__, handler.__doc__ = word, about(action)
     handler.__annotations__ = {"return": answer_of(action)}
     return ApiRoute("POST", str(kind.path).replace("{id}", "{id:id}"), handler, body_of(kind))
 

@@ -172,6 +172,8 @@ def _inside(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
         case inspect.UnionType():
             for one in kind.types:
                 yield from _inside(one, step)
+        case inspect.Metadata():
+            yield from _inside(kind.type, step)
         case inspect.StructType() if step.startswith("."):
             for field in kind.fields:
                 if field.encode_name == step[1:]:

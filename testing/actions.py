@@ -114,30 +114,29 @@ class Actions:
 
     # <!-- generated: actions -->
     def kill(self, brokers: Brokers) -> None:
-        """Kill brokers. ZooKeeper removes their registrations when their sessions expire."""
+        """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it."""
         self.act("kill", brokers)
 
     def start(self, brokers: Brokers) -> None:
-        """Start brokers. Each registers once the session of its previous process has expired."""
+        """Start a broker again. It registers once the session of its previous process has
+        expired."""
         self.act("start", brokers)
 
     def stop(self, brokers: Brokers) -> None:
-        """Controlled shutdown: the controller moves leadership away from brokers before they
-        stop."""
+        """Stop a broker with a controlled shutdown: the controller first elects other leaders."""
         self.act("stop", brokers)
 
     def power_off(self, brokers: Brokers) -> None:
-        """Kill brokers and cut the power of their machines: data that their logs had not flushed
-        is lost from a randomly chosen offset onward."""
+        """Power off the machine of a broker, so that the broker's unflushed data is lost. The
+        data is lost from a randomly chosen offset onward."""
         self.act("power_off", brokers)
 
     def pause(self, brokers: Brokers) -> None:
-        """Freeze brokers and their controllers, as in a long garbage collection pause: they send
-        no heartbeats."""
+        """Freeze a broker, its controller and its heartbeats, as a long garbage collection does."""
         self.act("pause", brokers)
 
     def resume(self, brokers: Brokers) -> None:
-        """Resume paused brokers."""
+        """Resume a paused broker."""
         self.act("resume", brokers)
 
     def bounce_registration(self, brokers: Brokers) -> None:
@@ -153,7 +152,8 @@ class Actions:
         broker: int | str,
         log_dir: str,
     ) -> None:
-        """Make a log directory of a broker fail. The directory must be listed in log.dirs."""
+        """Make a log directory of a broker fail: the replicas in it go offline. `log_dir`: One
+        of the broker's log.dirs."""
 
     @_by_name
     def fail_disk(
@@ -166,12 +166,14 @@ class Actions:
         after_bytes: int | None = None,
         times: int | None = None,
     ) -> None:
-        """Inject a disk fault into a broker's log directory (by default, into all of them), or,
-        with `journal: true`, into the journal. `kind` is `enospc` (the disk is full), `eio`
-        (every operation fails), `short-write` (only part of a write reaches the file) or `fsync`
-        (fsync fails, and part of the unsynced data is lost). `after_bytes`: bytes written before
-        the fault starts. `times`: number of failures before the disk works again. In-memory logs
-        fail at once."""
+        """Make the disk of a broker's log directories, or of the journal, fail until the disks
+        are healed. A log directory goes offline at the next operation that fails, or at once if
+        its logs are in memory (without segments). `kind`: How the disk fails: it is full
+        (`enospc`), every operation fails (`eio`), only a part of each write reaches the file
+        (`short-write`), or every fsync fails and a part of the unsynced data is lost (`fsync`).
+        `log_dir`: One of the broker's log.dirs; by default, all of them. `journal`: Make the
+        disk that holds the journal fail. `after_bytes`: Bytes that can still be written before
+        the fault. `times`: Number of failures after which the fault ends; by default, no limit."""
 
     @_by_name
     def slow_disk(
@@ -181,8 +183,9 @@ class Actions:
         bytes_per_s: int,
         log_dir: str | None = None,
     ) -> None:
-        """Limit the rate of replica copies to and from a broker's log directory (by default, all
-        of them)."""
+        """Limit how fast replicas are copied to and from a broker's log directories. A follower
+        that cannot keep up leaves the ISR after replica.lag.time.max.ms. `bytes_per_s`: Maximum
+        rate in bytes/s. `log_dir`: One of the broker's log.dirs; by default, all of them."""
 
     def heal_disks(self) -> None:
         """End all disk faults. A failed log directory stays offline until its broker is
@@ -198,12 +201,13 @@ class Actions:
         between: Sequence[Brokers] | None = None,
         only: Literal["records", "control"] | None = None,
     ) -> None:
-        """Cut network links: messages are lost. `from` and `to` cut them in one direction,
+        """Cut network links: messages are lost until the network is healed. A broker stands for
+        its machine, with its controller. `from` and `to` cut the links in one direction,
         `between` splits two or more groups from each other. Parties are brokers, `others` (all
         brokers that are not named), `clients` and `zookeeper`; a group is a list of parties
-        (drills and Python also take a party without brackets). A broker stands for its machine,
-        with its controller. `only: records` cuts Fetch and Produce, `only: control` the requests
-        of controllers to brokers and of brokers to controllers."""
+        (drills and Python also take a party without brackets). `only`: Which messages: `records`
+        (Fetch and Produce) or `control` (requests of controllers to brokers and of brokers to
+        controllers); by default, all."""
 
     @_by_name
     def clog(
@@ -214,8 +218,10 @@ class Actions:
         between: Sequence[Brokers] | None = None,
         only: Literal["records", "control"] | None = None,
     ) -> None:
-        """Clog network links, given as for `cut`: messages are held, and delivered in order when
-        the network is healed. Not for links with ZooKeeper."""
+        """Hold messages of links; deliver them in order when the network is healed. Not for
+        links with ZooKeeper. The links are given as for `cut`. `only`: Which messages: `records`
+        (Fetch and Produce) or `control` (requests of controllers to brokers and of brokers to
+        controllers); by default, all."""
 
     @_by_name
     def delay(
@@ -227,9 +233,11 @@ class Actions:
         between: Sequence[Brokers] | None = None,
         only: Literal["records", "control"] | None = None,
     ) -> None:
-        """Deliver the messages of network links, given as for `cut`, later by `ms` milliseconds,
-        in order. Delays of the same link add up. From ZooKeeper, replies and watch events are
-        late. Links with ZooKeeper: simulated only."""
+        """Deliver the messages of network links later, in order. Delays of the same link add up.
+        The links are given as for `cut`. From ZooKeeper, replies and watch events are late.
+        Links with ZooKeeper: simulated only. `only`: Which messages: `records` (Fetch and
+        Produce) or `control` (requests of controllers to brokers and of brokers to controllers);
+        by default, all. `ms`: Delay in milliseconds."""
 
     @_by_name
     def fail_requests(
@@ -244,12 +252,14 @@ class Actions:
         delay_ms: int | None = None,
         times: int | None = None,
     ) -> None:
-        """Let requests of clients fail: those of an `api`, of a `client` (a client id, which
-        only Kafka's own clients have) and to a `broker`; by default, of and to all. They are
-        refused with an `error`, such as NOT_LEADER_OR_FOLLOWER, and have no other effect; or
-        they are lost (`drop`), or lost with their connection (`cut`), or reach the broker later
-        by `delay_ms`. `times`: number of requests that fail; by default all, until
-        `heal_network`."""
+        """Let requests of clients fail: give one of `error`, `drop`, `cut` and `delay_ms`. By
+        default, requests to all brokers fail. `api`: Kafka's name of an API, e.g. Fetch; by
+        default, all. `client`: Client id of one of Kafka's own clients; by default, all clients.
+        `error`: Refuse requests with this error, e.g. NOT_LEADER_OR_FOLLOWER (all: see
+        https://kafka.apache.org/28/protocol.html), so that they have no other effect. `drop`:
+        Lose requests. `cut`: Lose requests, and break their connections. `delay_ms`: Delay in
+        milliseconds. `times`: Number of failures after which the fault ends; by default, no
+        limit."""
 
     @_by_name
     def lag_zookeeper(
@@ -258,10 +268,10 @@ class Actions:
         broker: int | str,
         ms: int,
     ) -> None:
-        """Let brokers read from a ZooKeeper follower that applies each transaction `ms`
-        milliseconds later than the leader, until `heal_network`. What a broker reads never goes
-        back; it gets a watch event before it reads the change, and it sees its own writes at
-        once. Simulated only."""
+        """Let a broker read from a ZooKeeper follower that applies each transaction later than
+        the leader, until the network is healed. What a broker reads never goes back; it gets a
+        watch event before it reads the change, and it sees its own writes at once. Simulated
+        only. `ms`: Delay in milliseconds."""
 
     @_by_name
     def skew_clock(
@@ -270,8 +280,8 @@ class Actions:
         broker: int | str,
         ms: int,
     ) -> None:
-        """Set the time of day on brokers' machines forward by `ms` milliseconds (back, if
-        negative), until `heal_all`. Timers, which use monotonic time, are not affected."""
+        """Set the time of day on a broker's machine forward or back. Its timers are not
+        affected. `ms`: Milliseconds; negative: back. 0 ends the skew."""
 
     @_by_name
     def degrade_network(
@@ -285,15 +295,17 @@ class Actions:
         repetition: float | None = None,
         reordering: float | None = None,
     ) -> None:
-        """Lose, repeat and reorder messages of network links, with these probabilities (0 to 1).
-        The links are given as for `cut`; without any, all messages that carry records are
-        affected. On connections of clients, a loss breaks the connection, and nothing is
-        repeated or reordered. Replaces any earlier `degrade_network`."""
+        """Lose, repeat and reorder messages of network links. By default, all messages that
+        carry records are affected. On connections of clients, a loss breaks the connection, and
+        nothing is repeated or reordered. Replaces the rates of an earlier degradation. The links
+        are given as for `cut`. `only`: Which messages: `records` (Fetch and Produce) or
+        `control` (requests of controllers to brokers and of brokers to controllers); by default,
+        all. `loss`, `repetition`, `reordering`: Probability, from 0 to 1."""
 
     def isolate(self, brokers: Brokers) -> None:
-        """Isolate these brokers: they and the others replicate no records from each other.
-        ZooKeeper, the controller and clients still reach all brokers. Replaces any earlier
-        isolation. The same as `cut: {between: [[2], [others]], only: records}`."""
+        """Isolate brokers: stop replication between them and all other brokers. ZooKeeper, the
+        controller and clients still reach all brokers. Replaces any earlier isolation. The same
+        as `cut: {between: [[2], [others]], only: records}`."""
         self.act("isolate", brokers)
 
     def heal_network(self) -> None:
@@ -302,7 +314,7 @@ class Actions:
         self.act("heal_network")
 
     def move_controller(self) -> None:
-        """Delete /controller, so that a new controller is elected."""
+        """Delete /controller to force a controller election; the same broker may win again."""
         self.act("move_controller")
 
     def kill_all(self) -> None:

@@ -2,8 +2,8 @@
 
 Recorded scenarios (runtime/scenarios/recorded.py) and drills are compiled to these classes, and
 runtime/scenarios/runner.py runs them. Each action is one class, with its arguments and its effect.
-Actions that are also in the HTTP API are in runtime/actions.py. The first paragraph of an action's
-docstring is its text in the docs of drills.
+Actions that are also in the HTTP API are in runtime/actions.py. The docstring of an action is its
+text in the docs of drills.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ class BringUp(Action, frozen=True):
 
 
 class RunTool(Action, frozen=True):
-    """Run a Kafka tool.
-
-    In ``args``, ``{zk}`` and ``{bootstrap}`` stand for the addresses of the cluster, and
-    ``{file:NAME}`` for the path of a file whose contents are ``files[NAME]``."""
+    """Run one of Kafka's tools, with its arguments as on klamm's command line. `{zk}` and
+    `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of the step's `files`."""
 
     MAY_HALT = False
 
@@ -86,13 +84,12 @@ class RunTool(Action, frozen=True):
 
 
 class CreateZnode(Action, frozen=True):
-    """Create znodes manually. Text is written unchanged, null as no data, other values as JSON.
-
-    A sequential znode gets a ten-digit suffix."""
+    """Create znodes manually. Text is written unchanged, null as no data, other values as JSON."""
 
     path: str
     data: bytes | None
     is_sequential: bool = False
+    """Whether the znode gets a ten-digit suffix."""
 
     def act(self, run: ScenarioRunner) -> None:
         run.write(Create(self.path, self.data, sequential=self.is_sequential))
@@ -127,12 +124,11 @@ class DeleteZnode(Action, frozen=True):
 class SetTopicPartitions(Action, frozen=True):
     """Write partitions of a topic's znode manually: new ones, which the controller creates, or
     other replicas of existing ones, which it replaces by the old ones (`--quirks KAFKA-12493`:
-    which the next controller takes over).
-
-    ``partitions`` maps partition numbers to replicas."""
+    which the next controller takes over)."""
 
     topic: str
     partitions: Mapping[str, list[int]]
+    """Replicas, by partition number."""
 
     def act(self, run: ScenarioRunner) -> None:
         path = TopicZNode.path(self.topic)
@@ -159,13 +155,7 @@ class KillAll(Action, frozen=True):
 
 class UpAgain(Action, frozen=True):
     """Restart the whole cluster with the same data and seed: first all brokers, and once they are
-    registered, the controllers.
-
-    First wait until the sessions of the killed process have expired. As with ``klamm up``, no
-    controller is elected before all brokers have registered: a controller elected earlier would
-    consider the missing brokers dead. Brokers that have not registered in time, e.g. because their
-    disks fail, are dead.
-    """
+    registered, the controllers."""
 
     LEAVES = RUNNING
     MAY_HALT = False
@@ -177,6 +167,7 @@ class UpAgain(Action, frozen=True):
             # Checked before any broker starts: its controller would never become a candidate.
             raise KlammError(f"broker {running[0]} is already running")
         run.cluster.begin_start_all()
+        # A controller elected earlier would consider the missing brokers dead.
         broker_ids = sorted(run.cluster.spec.broker_ids)
         have_all_registered = run.wait_for(Condition("brokers", broker_ids))
         for broker_id in filter(run.cluster.spec.is_candidate, sorted(run.cluster.nodes)):
@@ -209,11 +200,12 @@ class ActOnZooKeeper(Action, frozen=True):
 
 
 class Reassign(Action, frozen=True):
-    """Ask the controller to reassign partitions. None as the target cancels a reassignment."""
+    """Ask the controller to move partitions to other replicas."""
 
     MAY_HALT = False
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    """None cancels a reassignment."""
 
     def act(self, run: ScenarioRunner) -> CommandResult:
         response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.targets))

@@ -9,8 +9,11 @@ import typer
 from msgspec import Meta
 from typer.testing import CliRunner
 
+from klamm.cli.action_commands import sends
 from klamm.cli.client import ServerClient
-from klamm.cli.server_options import Answered, asks_server
+from klamm.cli.command_loading import command_group
+from klamm.cli.server_options import Answered
+from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills import step_language
 from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
@@ -37,9 +40,15 @@ steps:
 
 
 class Stumble(BrokerAction, frozen=True):
-    """Step 1: freeze a broker for a moment, `times` times."""
+    """Step 1: freeze a broker for a moment, `times` times.
 
-    times: Annotated[int, Meta(ge=1)]
+    The command does not show this."""
+
+    times: Annotated[int, Meta(ge=1, description="Number of `times`.")]
+
+    def __post_init__(self) -> None:
+        if self.times == 13:
+            raise ValueError("'times' must not be 13")
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         for _ in range(self.times):
@@ -58,12 +67,10 @@ SHAKE_ROW = ActionKind(Shake, "shake", "/network/shake")
 ROW = ActionKind(Stumble, "stumble: {broker: 1, times: 2}", "/brokers/{id}/stumble")
 
 
-@asks_server
-def stumble(
-    client: ServerClient, broker_id: Annotated[int, typer.Argument()], times: int = 1
-) -> Answered:
+@sends(Stumble, "broker")
+def stumble(client: ServerClient, action: Stumble) -> Answered:
     """Step 3: send it."""
-    return client.act(Stumble(broker_id, times)), f"broker {broker_id} stumbled {times} times"
+    return client.act(action), f"broker {action.broker} stumbled {action.times} times"
 
 
 @pytest.fixture
@@ -86,7 +93,10 @@ def test_a_drill_says_it() -> None:
 @pytest.mark.usefixtures("grown")
 def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
     operation = api.api_document()["paths"]["/brokers/{id}/stumble"]["post"]
-    assert operation["summary"] == "Step 1: freeze a broker for a moment, `times` times."
+    assert operation["summary"] == (
+        "Step 1: freeze a broker for a moment, `times` times. The command does not show this. "
+        "`times`: Number of `times`."
+    )
     shaken = api.api_document()["paths"]["/network/shake"]["post"]["responses"]["200"]
     assert "NetworkFaults" in str(shaken)
     app = typer.Typer()
@@ -108,6 +118,30 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
             assert (status, answer["error"]["message"]) == (404, "broker 7 does not exist")
         finally:
             served.close()
+
+
+def test_the_command_has_the_texts_the_limits_and_the_checks_of_the_fault() -> None:
+    app = command_group("a group of this test", "")
+    app.command()(stumble)
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, ["stumble", *words], prog_name="klamm")
+
+    texts, _, options = run("--help").stdout.partition("Options:")
+    assert texts.split("\n\n") == [
+        "Usage: klamm stumble [OPTIONS] N",
+        "  Step 1: freeze a broker for a moment, --times times.",
+        "  Step 3: send it.",
+        "Arguments:\n  N  Id of a broker.  [required]",
+        "",
+    ]
+    own = " ".join(options.split("--server")[0].split())
+    assert own == "--times COUNT Number of --times. [>= 1; required]"
+    assert run("1", "--times", "0").exit_code == 2
+    refused = run("1", "--times", "13", "--server=h:1").exception
+    assert isinstance(refused, UsageError)
+    assert refused.message == "--times must not be 13"
+    assert refused.hint == "klamm stumble --help lists its options"
 
 
 class Other(Action, frozen=True):

@@ -126,8 +126,11 @@ def test_requests_that_the_listener_answers_itself_have_faults(server: ClusterSe
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"times": 1}, "give one of error, drop, cut and delay_ms"),
-        ({"drop": True, "error": "NOT_CONTROLLER"}, "give one of error, drop, cut and delay_ms"),
+        ({"times": 1}, "give one of 'error', 'drop', 'cut' and 'delay_ms'"),
+        (
+            {"drop": True, "error": "NOT_CONTROLLER"},
+            "give one of 'error', 'drop', 'cut' and 'delay_ms'",
+        ),
         ({"error": "NOBODY_HOME"}, "NOBODY_HOME is not an error of Kafka 2.8.2; see the list of "),
         ({"error": "NONE"}, "NONE is not an error of Kafka 2.8.2"),
         (

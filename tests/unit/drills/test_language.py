@@ -525,7 +525,7 @@ WRONG = {
     "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: give either", ""),
     "- degrade_network: {loss: 0, repetition: 0.0}": (
         "5:22",
-        "degrade_network: one of loss, repetition and reordering must be greater than 0",
+        "degrade_network: one of 'loss', 'repetition' and 'reordering' must be greater than 0",
         "",
     ),
     "- degrade_network: {lost: 1}": ("5:23", "unknown word", "did you mean loss?"),
@@ -534,7 +534,7 @@ WRONG = {
     "- degrade_network: {loss: -0.5}": ("5:29", "loss must be from 0 to 1, not -0.5", ""),
     "- {fail_disk: {kind: eio}}": (
         "5:17",
-        "fail_disk: give either a broker (with or without a directory) or journal: true",
+        "fail_disk: give either 'broker' or 'journal'",
         "",
     ),
     "- {fail_disk: {broker: 1}}": ("5:17", "fail_disk requires 'kind'", "enospc, eio, short-write"),

@@ -200,16 +200,16 @@ def test_the_controller_moves_as_its_znode_goes(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "why"),
     [
-        {},
-        {"broker": 1, "journal": True},
-        {"journal": True, "log_dir": "d"},
-        {"log_dir": "d"},
+        ({}, "give either 'broker' or 'journal'"),
+        ({"broker": 1, "journal": True}, "give either 'broker' or 'journal'"),
+        ({"journal": True, "log_dir": "d"}, "'log_dir' requires 'broker'"),
+        ({"log_dir": "d"}, "'log_dir' requires 'broker'"),
     ],
 )
-def test_a_disk_fault_is_of_a_broker_or_of_the_journal(fault: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="give either a broker"):
+def test_a_disk_fault_is_of_a_broker_or_of_the_journal(fault: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{why}$"):
         FailDisk(FaultKind.EIO, **fault)
 
 

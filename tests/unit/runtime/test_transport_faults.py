@@ -414,11 +414,14 @@ def test_a_fault_of_requests_is_described(fault: tuple[Any, ...], text: str) -> 
         ((None, None, None, True, False, None), None),
         (("Fetch", None, "NOT_CONTROLLER", False, False, None), None),
         ((None, None, None, False, False, 5), None),
-        ((None, None, None, False, False, None), "give one of error, drop, cut and delay_ms"),
-        ((None, None, None, True, True, None), "give one of error, drop, cut and delay_ms"),
+        (
+            (None, None, None, False, False, None),
+            "give one of 'error', 'drop', 'cut' and 'delay_ms'",
+        ),
+        ((None, None, None, True, True, None), "give one of 'error', 'drop', 'cut' and 'delay_ms'"),
         (
             (None, None, "NOT_CONTROLLER", False, False, 5),
-            "give one of error, drop, cut and delay_ms",
+            "give one of 'error', 'drop', 'cut' and 'delay_ms'",
         ),
         (
             ("Fetsh", None, None, True, False, None),
