@@ -5,6 +5,7 @@ Importing every command would take a second of CPU time.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
@@ -203,6 +204,9 @@ def group_class(sections: Mapping[str, Mapping[str, Place]], prefix: str) -> typ
             super().__init__(**settings)
             self.commands = cast("MutableMapping[str, Any]", _Commands(places, prefix))
             completion_init()  # typer calls it only for its own --install-completion
+            if "_KLAMM_COMPLETE" in os.environ:
+                # typer would wrap help lines, and fish takes each line for a candidate.
+                os.environ["TERMINAL_WIDTH"] = str(HELP_LIMIT)
 
         def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
             return helps

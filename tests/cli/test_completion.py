@@ -330,11 +330,18 @@ def test_three_shells_are_answered(tmp_path: Path, shell: str, line: str) -> Non
     assert line in complete(tmp_path, "klamm dr", shell)
 
 
-def test_a_group_completes_its_commands_with_whole_help_lines(tmp_path: Path) -> None:
-    line = (
-        "power-off\tPower off the machine of a broker, so that the broker's unflushed data is lost."
-    )
-    assert line in complete(tmp_path, "klamm broker pow", "fish")
+@pytest.mark.parametrize(
+    ("words", "help_"),
+    [
+        ("klamm network hea", "End all faults of the network and of requests, and deliver the"),
+        ("klamm network cut --onl", "Which messages: records (Fetch and Produce) or control"),
+    ],
+)
+def test_a_help_line_is_not_wrapped(tmp_path: Path, words: str, help_: str) -> None:
+    """Shells would take its second line for another completion."""
+    (line,) = complete(tmp_path, words, "fish").splitlines()
+    assert line.startswith(f"{words.rpartition(' ')[2]}")
+    assert help_ in line and line.endswith(".")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
