@@ -130,8 +130,8 @@ def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Typ
         case inspect.IntType():
             least, most = kind.ge or 0, kind.le if kind.le is not None else INT32_MAX
             return reader.integer(node, name, least, most)
-        case inspect.FloatType():
-            return reader.number(node, name, 1.0)
+        case inspect.FloatType(le=float(most)):
+            return reader.number(node, name, most)
         case inspect.BoolType():
             return reader.boolean(node, name)
         case inspect.EnumType():

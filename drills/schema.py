@@ -334,7 +334,7 @@ def _argument(name: str, kind: inspect.Type) -> Schema:
             most = INT32_MAX if kind.le is None else kind.le
             return {"type": "integer", "minimum": kind.ge or 0, "maximum": most}
         case inspect.FloatType():
-            return {"type": "number", "minimum": 0, "maximum": 1}
+            return {"type": "number", "minimum": kind.ge, "maximum": kind.le}
         case inspect.BoolType():
             return _BOOLEAN
         case inspect.EnumType():
