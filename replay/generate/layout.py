@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.replay.generate.options import HistoryOptions
 
@@ -65,15 +66,12 @@ class Layout:
             nth = np.arange(len(copies))
             self.base[copies] = first + nth % max(1, size)
             self.group[copies] = nth // max(1, size) % self.groups
-        self.copies = np.argsort(self.base, kind="stable").astype(np.int32)
-        """All partitions, sorted by the recorded partition that they copy."""
-        ends = np.cumsum(np.bincount(self.base, minlength=self.kept + self.deleted))
-        self.first_copy = np.concatenate(([0], ends))
         self.assignments = spread(self.kept + self.deleted, self.brokers)
         """Replicas of each recorded partition."""
         all_topics, at = np.unique(self.topic, return_index=True)
         gone = is_deleted[at]
         self.topics = {KEPT: all_topics[~gone], DELETED: all_topics[gone]}
+        self._targets: dict[tuple[str | None, int, bool], IntArray] = {}
 
     @cached_property
     def names(self) -> list[TopicPartition]:
@@ -92,6 +90,32 @@ class Layout:
         """Return the name of a recorded partition. Those of topic DELETED come last."""
         deleted = base - self.kept
         return TopicPartition(KEPT, base) if deleted < 0 else TopicPartition(DELETED, deleted)
+
+    def base_of(self, recorded: JournalRow) -> int:
+        """Return the number of the recorded partition that a row is about, -1 for none."""
+        if recorded.topic is None or recorded.partition < 0:
+            return -1
+        return recorded.partition + (self.kept if recorded.topic == DELETED else 0)
+
+    def targets(self, recorded: JournalRow) -> IntArray:
+        """Return all copies of the partition, topic or broker that a row is about.
+
+        The array has three rows: the number of the partition and of the topic of each copy, -1 for
+        none, and its group of brokers.
+        """
+        is_broker = recorded.topic is None and recorded.replica >= 0
+        key = (recorded.topic, recorded.partition, is_broker)
+        if key not in self._targets:
+            p = topic = np.array([-1], np.int32)
+            group = np.arange(self.groups if is_broker else 1, dtype=np.int32)
+            base = self.base_of(recorded)
+            if base >= 0:
+                p = np.nonzero(self.base == base)[0].astype(np.int32)
+                group = self.group[p]
+            elif recorded.topic is not None:
+                topic = self.topics[recorded.topic]
+            self._targets[key] = np.stack(np.broadcast_arrays(p, topic, group))
+        return self._targets[key]
 
     def assignment(self, p: int) -> tuple[int, ...]:
         """Return a partition's initial replicas, which it also has between episodes."""

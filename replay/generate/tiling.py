@@ -16,7 +16,7 @@ import numpy as np
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.types import NO_LEADER
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
-from klamm.replay.generate.layout import DELETED, KEPT, Layout
+from klamm.replay.generate.layout import Layout
 from klamm.replay.generate.rows import (
     COLUMNS,
     NO_BROKER,
@@ -34,9 +34,6 @@ START_MS: Final = 1_760_000_000_000
 BLOCK_ROWS: Final = 250_000
 PAUSE_MS: Final = 400_000
 """Time between two episodes. It exceeds FLAP_WINDOW_MS, so that no flapping is detected."""
-_ONE, _PARTITIONS, _TOPICS, _BROKERS = range(4)
-"""How a recorded row is expanded: to one row, or to one for each copy of its partition, topic or
-broker."""
 _PLAIN: Final = ("controller", "replica", "key_seq", "event_id", "cause_id")
 _COUNTED: Final = ("leader_epoch", "zk_version")
 _NUMBER: Final = re.compile(r"\d+")
@@ -81,26 +78,23 @@ class Tile:
         }
         self.columns["isr"] = isr_column(row.isr or () for row in rows)
         self.columns["prev_isr"] = isr_column(row.prev_isr or () for row in rows)
-        first = {KEPT: 0, DELETED: layout.kept}
-        self.base = np.array(
-            [first[row.topic] + row.partition if row.topic else -1 for row in rows], np.int32
-        )
-        self.expands = np.array([_expands(row) for row in rows], np.int8)
+        self.targets = [layout.targets(row) for row in rows]
         self.epochs = int(self.columns["epoch"].max()) + 1
-        self._make_relative(before, layout.kept + layout.deleted)
-        self.copies = self._copies(layout)
+        self._make_relative(before, layout)
 
-    def _make_relative(self, before: JournalRow, count: int) -> None:
+    def _make_relative(self, before: JournalRow, layout: Layout) -> None:
         """Make leader epochs and znode versions relative to the first ones of each partition.
 
         If the rows create a partition, later rows about that partition (``is_reset``) keep absolute
         values. ``ends``: the last values of each partition.
         """
-        begins = {} if before.topic is None else {before.partition: before}
+        begins = {layout.base_of(before): before}
+        count = len(layout.assignments)
         self.was_created = np.zeros(count, bool)
         self.is_reset = np.zeros(len(self.rows), bool)
         self.ends = {name: np.zeros(count, np.int32) for name in _COUNTED}
-        for n, (row, base) in enumerate(zip(self.rows, self.base.tolist(), strict=True)):
+        for n, row in enumerate(self.rows):
+            base = layout.base_of(row)
             if row.from_ == PartitionState.NON_EXISTENT.value:
                 self.was_created[base] = True
             if row.leader_epoch is None:
@@ -113,18 +107,10 @@ class Tile:
                 if row.kind != Kind.ALTER_ISR_REFUSED:
                     self.ends[name][base] = self.columns[name][n]
 
-    def _copies(self, layout: Layout) -> Array:
-        """Return the number of rows to which each recorded row is expanded."""
-        topics = {name: len(found) for name, found in layout.topics.items()}
-        of_topic = np.array([topics.get(row.topic or "", 0) for row in self.rows])
-        partitions = np.diff(layout.first_copy)[self.base]
-        groups = np.full(len(of_topic), layout.groups)
-        return np.choose(self.expands, [np.ones_like(of_topic), partitions, of_topic, groups])
-
     @property
     def count(self) -> int:
         """Number of rows of the expanded episode."""
-        return int(self.copies.sum())
+        return sum(targets.shape[1] for targets in self.targets)
 
 
 class Player:
@@ -164,13 +150,13 @@ class Player:
         self.epoch += 1
         self._began_ms = self.t_ms
         self._seqs = {key: seq for key, seq in self._seqs.items() if key >> 32 >= self.epoch - 1}
-        ends = np.cumsum(tile.copies)
+        ends = np.cumsum([targets.shape[1] for targets in tile.targets])
         first = 0
         while first < len(ends):
             rows_before = int(ends[first - 1]) if first else 0
             last = int(np.searchsorted(ends, rows_before + BLOCK_ROWS, side="right"))
             last = max(last, first + 1)
-            yield self._block(tile, slice(first, last), tile.copies[first:last])
+            yield self._block(tile, slice(first, last))
             first = last
         self._end(tile, slice(None))
         self.t_ms += PAUSE_MS
@@ -193,7 +179,11 @@ class Player:
         """
         tile = Tile(rows, self.layout, before)
         tile.columns |= columns
-        block = self._block(tile, slice(0, len(rows)), np.ones(len(rows), np.int64), p)
+        target = np.array([[p], [-1], [self.layout.group[p]]], np.int32)
+        tile.targets = [
+            target if row.topic else found for row, found in zip(rows, tile.targets, strict=True)
+        ]
+        block = self._block(tile, slice(0, len(rows)))
         self._end(tile, slice(p, p + 1))
         return block
 
@@ -205,27 +195,18 @@ class Player:
         self.t_ms += int(tile.columns["t_ms"].max())
         self._event_id += int(tile.columns["event_id"].max())
 
-    def _block(self, tile: Tile, some: slice, copies: Array, only: int | None = None) -> RowBlock:
-        """Expand rows. ``only``: the copy of the rows' partition; None: all copies."""
-        layout = self.layout
+    def _block(self, tile: Tile, some: slice) -> RowBlock:
+        """Return the expanded rows of a part of a tile."""
+        layout, targets = self.layout, tile.targets[some]
+        p, topic, group = np.concatenate(targets, axis=1)
+        copies = [found.shape[1] for found in targets]
         at = np.repeat(np.arange(some.start, some.stop), copies)
-        nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
         columns: dict[str, Array] = {name: array[at] for name, array in tile.columns.items()}
-        expands, base = tile.expands[at], tile.base[at]
-        is_partition = expands == _PARTITIONS
-        p = columns["p"] = np.full(len(at), -1, np.int32)
-        which = layout.first_copy[base[is_partition]] + nth[is_partition]
-        p[is_partition] = layout.copies[which] if only is None else only
-        columns["topic"] = topic = np.full(len(at), -1, np.int32)
-        for name, topics in layout.topics.items():
-            of_topic = np.array([row.topic == name for row in tile.rows[some]])
-            mask = np.repeat(of_topic, copies) & (expands == _TOPICS)
-            topic[mask] = topics[nth[mask]]
+        columns |= {"p": p, "topic": topic}
         if layout.groups > 1:
-            group = np.where(is_partition, layout.group[p], np.where(expands == _BROKERS, nth, 0))
-            _shift_brokers(columns, group.astype(np.int32) * layout.brokers)
+            _shift_brokers(columns, group * layout.brokers)
         for name, now in self._now.items():
-            continues = is_partition & ~tile.is_reset[at] & (columns[name] != NULL)
+            continues = (p >= 0) & ~tile.is_reset[at] & (columns[name] != NULL)
             columns[name][continues] += now[p[continues]]
         columns["t_ms"] += self.t_ms
         since_ms = columns["since_ms"]
@@ -310,12 +291,6 @@ def _shift_brokers(columns: dict[str, Array], shift: Array) -> None:
     for name in ("isr", "prev_isr"):
         isrs = columns[name]
         isrs += np.where(isrs == NO_BROKER, 0, shift[:, None]).astype(isrs.dtype)
-
-
-def _expands(row: JournalRow) -> int:
-    if row.topic is not None:
-        return _PARTITIONS if row.partition >= 0 else _TOPICS
-    return _BROKERS if row.replica >= 0 else _ONE
 
 
 def _or_null(number: int | None) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
+from klamm.cluster.journal import Kind
 from klamm.placement.assign import assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata
-from klamm.replay.generate.layout import ANOMALOUS, Layout, spread
+from klamm.replay.generate.layout import ANOMALOUS, DELETED, Layout, spread
 from klamm.replay.generate.options import HistoryOptions, Planted
+from klamm.replay.generate.tiling import new_row
 
 
 def layout(partitions: int = 120, **options: object) -> Layout:
@@ -81,11 +84,25 @@ def test_every_partition_is_a_copy_of_one_of_its_kind() -> None:
         shift = int(made.group[p]) * 7
         assert made.assignment(p) == tuple(one + shift for one in made.assignments[base])
     assert {int(group) for group in made.group} == {0, 1, 2}
-    assert sorted(made.copies.tolist()) == list(range(400))
+    row = new_row(Kind.PARTITION_SNAPSHOT)
+    found: list[int] = []
     for base in range(made.kept + made.deleted):
-        first, end = made.first_copy[base], made.first_copy[base + 1]
-        assert all(made.base[p] == base for p in made.copies[first:end])
-        assert end > first
+        name = made.recorded_name(base)
+        about = replace(row, topic=name.topic, partition=name.partition)
+        assert made.base_of(about) == base
+        p, topic, group = made.targets(about)
+        assert (made.base[p] == base).all() and (made.group[p] == group).all()
+        assert set(topic.tolist()) == {-1}
+        found += p.tolist()
+    assert sorted(found) == list(range(400))
+
+
+def test_a_row_about_a_topic_or_broker_has_a_target_for_each_copy() -> None:
+    made = layout(200, partitions_per_topic=10, brokers=21)
+    row = new_row(Kind.EVENT)
+    assert made.targets(row).tolist() == [[-1], [-1], [0]]
+    assert made.targets(replace(row, replica=2)).tolist() == [[-1] * 3, [-1] * 3, [0, 1, 2]]
+    assert made.targets(replace(row, topic=DELETED)).tolist() == [[-1] * 2, [9, 19], [0] * 2]
 
 
 def test_partitions_with_an_anomaly_are_copies_of_the_recorded_one_with_anomalies() -> None:
