@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 MISDIRECTED_ALTER_ISR: Final = "misdirected AlterIsr"
-CIRCUMSTANCES: Final = (MISDIRECTED_ALTER_ISR,)
-"""Mutants that are no bugs, but faults that a drill cannot inject."""
+"""A mutant that is no bug, but a fault that a drill cannot inject."""
 
 
 class Present(NamedTuple):
     """A bug that 2.8.2 has; the quirk of the same name reproduces it.
 
     ``own_drill``: the name of its drill, if that is not the bug's. ``also``: further tickets of the
-    same bug. ``given``: one of ``CIRCUMSTANCES``, in which the drill runs both without and with the
-    bug."""
+    same bug. ``given``: a mutant that is no bug, with which the drill runs both without and with
+    the bug."""
 
     name: str
     own_drill: str | None = None

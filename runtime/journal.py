@@ -153,10 +153,6 @@ class MemoryJournal:
         self._pending.clear()
         return True
 
-    def to_bytes(self) -> bytes:
-        """Return the rows in the format of a FileJournal's file."""
-        return msgspec.json.Encoder().encode_lines(self.rows)
-
 
 def read_journal(path: Path) -> list[JournalRow]:
     """Return the rows of a journal, including its rotated files. Damaged lines are skipped."""

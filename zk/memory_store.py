@@ -67,11 +67,6 @@ class MemoryStore:
         """Id of the current session."""
         return self._session_id
 
-    @property
-    def is_connected(self) -> bool:
-        """True if the session is connected. Otherwise calls on this store wait for a connection."""
-        return self.server.is_connected(self._session_id)
-
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
         """Execute a batch of reads, and return one result per operation, in order."""
         self._yield()

@@ -61,7 +61,6 @@ _BATCH_ROWS: Final = 20_000
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _LEVELS: Final = ("TRACE", "DEBUG")
 """The log levels that matter, most detailed first. A log without such lines counts as INFO."""
-_Read = Callable[[str, Sequence[str]], LoggedFacts | None]
 _Row = tuple[int, int, int, int, int, Fact]
 """A row: line, position in the logs of the run, time in ms, controller, controller epoch, event."""
 _Parsed = tuple[int, int, str, str, str, str, LoggedFacts | None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from klamm.brokers.clients.batches import Counted, Payload
 from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
@@ -41,8 +41,6 @@ _FIRST_ADDED_ID: Final = 1_000_000
 _READ_TIMEOUT_MS: Final = 2_000
 FETCH_WAIT_MS: Final = 20_000
 _VALUE: Final = b"v" * RECORD_BYTES
-
-T = TypeVar("T")
 
 
 class ScenarioClients:

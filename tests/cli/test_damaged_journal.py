@@ -13,6 +13,7 @@ from klamm.cli.explanations.rows import failed_dir_text
 from klamm.cli.main import main
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.runtime.journal import read_journal
+from tests.journal_bytes import journal_bytes
 from tests.serving import klamm_up
 from tests.sim.reassignments import brokers_up, with_topic
 
@@ -22,7 +23,7 @@ Capture = pytest.CaptureFixture[str]
 def journal_of_a_creation() -> list[bytes]:
     world = brokers_up()
     with_topic(world, (0, 1), topic="orders")
-    return world.journal.to_bytes().splitlines(keepends=True)
+    return journal_bytes(world.journal.rows).splitlines(keepends=True)
 
 
 def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) -> None:

@@ -16,6 +16,7 @@ from klamm.cluster.requests import AlterPartitionReassignmentsRequest
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import time_zone
+from tests.journal_bytes import journal_bytes
 from tests.serving import Up, klamm_up
 from tests.sim.reassignments import ask, brokers_up, reassign, with_topic
 from tests.waiting import wait_until
@@ -34,7 +35,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reassign(world, wanted)
     world.run_for(10_000)
     path = tmp_path_factory.mktemp("explain") / "journal.jsonl"
-    path.write_bytes(world.journal.to_bytes())
+    path.write_bytes(journal_bytes(world.journal.rows))
     return path
 
 
@@ -152,7 +153,7 @@ def test_a_partition_that_only_an_earlier_run_knows_is_explained_with_a_warning(
     world = brokers_up(run_id="later")
     with_topic(world, (0, 1), topic="new")
     path = tmp_path / "journal.jsonl"
-    path.write_bytes(journal.read_bytes() + world.journal.to_bytes())
+    path.write_bytes(journal.read_bytes() + journal_bytes(world.journal.rows))
     assert main(["explain", "orders-eu-0", "--journal", str(path)]) == 0
     printed = capsys.readouterr()
     assert printed.err == (
@@ -325,7 +326,7 @@ def test_a_request_for_many_partitions_shows_some(tmp_path: Path, capsys: Captur
     wanted = {TopicPartition("t", n): (1, 2) for n in range(12)}
     ask(world, AlterPartitionReassignmentsRequest(wanted))
     path = tmp_path / "journal.jsonl"
-    path.write_bytes(world.journal.to_bytes())
+    path.write_bytes(journal_bytes(world.journal.rows))
     text = explain(path, capsys, "t-11", "--all")
     shown = "ApiPartitionReassignment(t-0, t-1, t-2, t-3, t-4 and 7 more)"
     assert re.search(f"done by #[0-9]+ {re.escape(shown)}: ", text)

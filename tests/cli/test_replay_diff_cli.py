@@ -16,6 +16,7 @@ from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.znodes import TopicPartitionStateZNode
+from tests.journal_bytes import journal_bytes
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 CHANGED = TopicPartition("t", 0)
@@ -54,7 +55,7 @@ def dumped(znodes: list[DumpedZNode], tmp_path: Path) -> Path:
 
 
 def written(path: Path, rows: list[JournalRow]) -> Path:
-    path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+    path.write_bytes(journal_bytes(rows))
     return path
 
 

@@ -69,7 +69,8 @@ class MemoryLink:
         self.other.close()
 
     def _wait_for_connection(self) -> None:
-        while not self._inner.is_connected and self._server.is_alive(self._inner.session_id):
+        session_id = self._inner.session_id
+        while not self._server.is_connected(session_id) and self._server.is_alive(session_id):
             self._turn.wait()
 
     def _after_op(self, session_id: int, _: object, __: object) -> None:

@@ -9,6 +9,7 @@ from klamm.cluster.requests import Address
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_server import MemoryServer
 from tests.bandwidth import in_progress
+from tests.journal_bytes import journal_bytes
 from tests.sim.worlds import replicas_of
 
 
@@ -50,7 +51,7 @@ def fingerprint(world: SimulatedWorld) -> str:
     digest.update(repr(world.transport.in_flight).encode())
     digest.update(repr(in_progress(world.copying)).encode())
     digest.update(repr(logs).encode())
-    digest.update(world.journal.to_bytes())
+    digest.update(journal_bytes(world.journal.rows))
     return digest.hexdigest()
 
 

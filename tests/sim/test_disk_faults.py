@@ -32,6 +32,7 @@ from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import KillAll, Step
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.journal_bytes import journal_bytes
 from tests.sim.worlds import active_controller
 
 SEEDS = range(6)
@@ -52,7 +53,7 @@ def run(drill: Drill, seed: int = 0) -> tuple[Verdict, bytes]:
     world = drill.simulated_world(NO_QUIRKS, seed)
     *_, verdict = play(drill, SimulatedDriver(world))
     assert isinstance(verdict, Verdict)
-    return verdict, world.journal.to_bytes()
+    return verdict, journal_bytes(world.journal.rows)
 
 
 def first_controller(seed: int) -> int:

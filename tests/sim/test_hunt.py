@@ -37,6 +37,7 @@ from klamm.drills.processes import Died, run_parallel
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.drills.shrinking import shrink
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from tests.journal_bytes import journal_bytes
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(4)
@@ -64,7 +65,7 @@ def trace(text: str, seed: int) -> str:
     world = drill.simulated_world(NO_QUIRKS, seed)
     for _ in play(drill, SimulatedDriver(world)):
         pass
-    return hashlib.sha256(text.encode() + world.journal.to_bytes()).hexdigest()
+    return hashlib.sha256(text.encode() + journal_bytes(world.journal.rows)).hexdigest()
 
 
 def run(steps: str, seed: int = 0) -> tuple[Verdict, list[str | None]]:

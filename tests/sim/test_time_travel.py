@@ -20,6 +20,7 @@ from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.triggers import AtStep
 from klamm.server.status import simulated_status
+from tests.journal_bytes import journal_bytes
 
 SIMULATED = [name for name in NAMES if named_drill(name).real_only is None]
 DRILL = """\
@@ -82,14 +83,14 @@ def back_to(travelling: TimeTravel, moment: str) -> None:
 
 
 def journal(travelling: TimeTravel) -> bytes:
-    return travelling.timeline.driver.cluster.journal.to_bytes()
+    return journal_bytes(travelling.timeline.driver.cluster.journal.rows)
 
 
 def journal_of_run(text: str, seed: int = 0) -> bytes:
     drill = parse_drill(text, "mine.yaml")
     world = drill.simulated_world(NO_QUIRKS, seed)
     list(play(drill, SimulatedDriver(world), is_measured=True))
-    return world.journal.to_bytes()
+    return journal_bytes(world.journal.rows)
 
 
 @pytest.mark.parametrize("name", SIMULATED)

@@ -17,6 +17,7 @@ from klamm.replay.generate.options import Format, HistoryOptions
 from klamm.replay.ingest import make_table
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
+from tests.journal_bytes import journal_bytes
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, reassign
 from tests.sim.worlds import create_topic
@@ -108,6 +109,6 @@ def table_of(
 ) -> EventTable:
     """The event table of a journal with these rows and bytes, in a directory of ``folder``."""
     path = folder / "journal.jsonl"
-    path.write_bytes(msgspec.json.Encoder().encode_lines(rows) + more)
+    path.write_bytes(journal_bytes(rows) + more)
     make_table(engine, [path], folder / "table", overwrite=(folder / "table").exists())
     return open_table(engine, folder / "table")

@@ -36,6 +36,7 @@ from klamm.replay.sources.journal import read_part_of_journal
 from klamm.replay.sources.registry import find_files
 from klamm.replay.spark_errors import as_klamm_error
 from klamm.report.values import Table
+from tests.journal_bytes import journal_bytes
 from tests.spark.reading import At
 
 
@@ -45,7 +46,7 @@ def row(seq: int, **fields: Any) -> JournalRow:
 
 
 def encoded(*rows: JournalRow) -> bytes:
-    return msgspec.json.Encoder().encode_lines(rows)
+    return journal_bytes(rows)
 
 
 def rows_of_part(part: FilePart) -> list[dict[str, Any]]:

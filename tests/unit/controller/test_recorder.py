@@ -22,6 +22,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.partition_transitions import PartitionChange
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import ReplicaMoves
+from tests.journal_bytes import journal_bytes
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -176,7 +177,7 @@ def test_the_rows_of_a_big_failover_are_cheap() -> None:
             recorder.replica_changes(replica_id, [ReplicaMoves(S.ONLINE, S.ONLINE, tps)])
             if log.is_trace:
                 raise AssertionError("no line about a replica is formatted at INFO")
-        journal.to_bytes()
+        journal_bytes(journal.rows)
     finally:
         sys.setprofile(None)
     assert len(journal.rows) == ROWS
