@@ -30,7 +30,7 @@ from klamm.replay.event_table import open_table, read_manifest
 from klamm.replay.generate.generate import generate
 from klamm.replay.generate.options import Format, HistoryOptions, Planted
 from klamm.replay.opening import EngineOptions, open_engine
-from klamm.replay.run import answer
+from klamm.replay.run import answering
 
 ROWS: Final = 20_000_000
 ROWS_A_PARTITION: Final = 100
@@ -150,7 +150,7 @@ class Bench:
 
     def _ask(self, engine: Engine, folder: Path, rows: int) -> None:
         def ask() -> dict[str, int]:
-            with answer(open_table(engine, folder)) as found:
+            with answering(open_table(engine, folder)) as found:
                 return dict(found.counts)
 
         if engine.name == SPARK and not any(rate.what == SPARK for rate in self.rates):
@@ -180,7 +180,7 @@ class Bench:
         took = dict.fromkeys(pair, math.inf)
         for _ in range(ANSWERS):
             for table in pair:
-                with Usage() as used, answer(open_table(engine, table[1])):
+                with Usage() as used, answering(open_table(engine, table[1])):
                     pass
                 took[table] = min(took[table], used.cpu_s)
         for (what, folder), cpu_s in took.items():

@@ -14,7 +14,7 @@ from klamm.replay.ingest import make_table
 from klamm.replay.opening import EngineOptions, open_engine
 from klamm.replay.page import life_rows, replay_page
 from klamm.replay.page_head import Replayed
-from klamm.replay.run import answer
+from klamm.replay.run import answering
 from klamm.report.page import page_html
 from klamm.runtime.demo import DemoEnd, DemoStep, StepBegins
 
@@ -83,7 +83,7 @@ def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> DemoS
     begun_s = time.monotonic()
     make_table(engine, [journal], table)
     opened = open_table(engine, table)
-    with answer(opened) as answers:
+    with answering(opened) as answers:
         asked = Replayed("the demo", None, [("journal", str(journal))], {})
         drawn = replay_page(asked, answers, life_rows(opened, answers))
         counts, violations = dict(answers.counts), answers.violations

@@ -56,7 +56,7 @@ from klamm.drills import library, text
 from klamm.drills.bug_texts import WITH_BUGS, bugs_shown_by
 from klamm.drills.junit import junit_xml
 from klamm.drills.page import drill_headline, run_page
-from klamm.drills.recordings import Recording, compare, is_recording
+from klamm.drills.recordings import Recording, is_recording, play_recording
 from klamm.drills.run import Outcome, Verdict, play, verdict_of, worst
 from klamm.drills.schema import schema_text
 from klamm.drills.values import Drill
@@ -406,7 +406,7 @@ class _Runs:
                 driver = stack.enter_context(self._worlds.open(spec, drill.name, own))
             trace = None if self._page is None else RunTrace(driver)
             if isinstance(drill, Recording):
-                played = compare(drill, driver)
+                played = play_recording(drill, driver)
             else:
                 played = play(drill, driver, is_measured=not self._worlds.world.has_kafka)
 

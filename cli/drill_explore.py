@@ -152,7 +152,7 @@ def _summary(progress: Explored, seconds: float) -> str:
 def _replay(scope: SearchSpace, path: tuple[int, ...], *, as_json: bool) -> int:
     steps: list[str] = []
     violation = None
-    for text, state in exploring.replay(scope, path):
+    for text, state in exploring.make_steps(scope, path):
         steps.append(text)
         violation = state.violation()
         if not as_json:
@@ -195,7 +195,7 @@ def _values(scope: SearchSpace, progress: Explored, seconds: float) -> dict[str,
         words += quirk_options(scope.quirks)
         values["violation"] = {
             **violation._asdict(),
-            "steps": [text for text, _ in exploring.replay(scope, progress.path)],
+            "steps": [text for text, _ in exploring.make_steps(scope, progress.path)],
             "repeat": shlex.join([*words, "--path", path]),
         }
     return values

@@ -32,9 +32,9 @@ from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.suggestions import suggestion
 from klamm.drills import library, text
-from klamm.drills.actions import ACTIONS
+from klamm.drills.actions import DRILL_ACTIONS
 from klamm.drills.time_travel import MOMENT_HINT, Timeline, TimePoint, TimeTravel, parse_moment
-from klamm.drills.worlds import write_journal
+from klamm.drills.worlds import save_journal
 from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import EventNames, change_text
 from klamm.server.states import ClusterState
@@ -117,7 +117,7 @@ def _opened(word: str, options: Travel) -> Iterator[TimeTravel]:
         finally:
             out = folder / f"1-{travel.timeline.drill.name}"
             out.mkdir()
-            write_journal(travel.timeline.driver.cluster.journal, out)
+            save_journal(travel.timeline.driver.cluster.journal, out)
 
 
 class _LineDropped(Exception):
@@ -334,7 +334,7 @@ class _Session(cmd.Cmd):
 
     def complete_do(self, text: str, line: str, begin: int, end: int) -> list[str]:
         """Complete the first word of a step."""
-        return [f"{word}: " for word in ACTIONS if word.startswith(text)]
+        return [f"{word}: " for word in DRILL_ACTIONS if word.startswith(text)]
 
     def _attempt(self, command: Callable[[], bool | None]) -> bool:
         try:

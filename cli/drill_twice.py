@@ -76,10 +76,10 @@ def repeat(arguments: Sequence[str], journals: Path) -> list[Repeated]:
         if not all(path.exists() for path in again):
             last = done.stderr.splitlines()[-1:] or ["no error message"]
             raise KlammError(f"the second run failed with exit code {done.returncode}: {last[0]}")
-        return [compare(*paths) for paths in zip(found, again, strict=True)]
+        return [compare_journals(*paths) for paths in zip(found, again, strict=True)]
 
 
-def compare(first: Path, second: Path) -> Repeated:
+def compare_journals(first: Path, second: Path) -> Repeated:
     """Compare two journals."""
     count = 0
     with first.open("rb") as one, second.open("rb") as other:

@@ -29,7 +29,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.clock import SIMULATION_START_MS
-from klamm.runtime.journal_text import event_text, summary_text, time_text
+from klamm.runtime.journal_text import event_text, row_time_text, summary_text
 from klamm.statemachines.explanations import Rule
 
 EXAMPLES = """
@@ -325,7 +325,7 @@ def _row_text(row: JournalRow) -> str:
 
 def _clock(t_ms: int) -> str:
     day = datetime.fromtimestamp(t_ms / 1000).strftime("%Y-%m-%d")
-    return f"{day} {time_text({'t_ms': t_ms})}"
+    return f"{day} {row_time_text({'t_ms': t_ms})}"
 
 
 def _change_as_json(change: LinkedEvent) -> dict[str, Any]:

@@ -93,10 +93,10 @@ def ingest(
     from klamm.replay.opening import estimated_rows
     from klamm.replay.progress import Progress
     from klamm.replay.sources import SourceOptions
-    from klamm.replay.sources.registry import find_files
+    from klamm.replay.sources.registry import find_logs
 
     options = SourceOptions(timezone=asked.timezone, run=run)
-    found = find_files(paths)
+    found = find_logs(paths)
     progress = Progress(waiting=running_step)
     with (
         ending_signals_raise(),

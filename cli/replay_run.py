@@ -156,11 +156,11 @@ def run(
 @contextmanager
 def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
     """Context manager that computes all answers. The engine keeps them until the context ends."""
-    from klamm.replay.run import answer
+    from klamm.replay.run import answering
 
     with ExitStack() as stack:
         with opened.progress.step("answer every question"):
-            answers = stack.enter_context(answer(opened.tables[0], filters))
+            answers = stack.enter_context(answering(opened.tables[0], filters))
         yield answers
 
 
@@ -194,7 +194,7 @@ def page_of(
     )
     if folder and folder != name:
         facts.append(("files in", folder))
-    facts += facts_of(filters)
+    facts += filter_facts(filters)
     asked = Replayed(
         name, filters.from_ms, facts, limits(set().union(*found.values())), found, folder
     )
@@ -264,7 +264,7 @@ def _time_ms(option: str, text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
+def filter_facts(filters: Filters) -> Iterator[tuple[str, str]]:
     """Yield a label and a description of each filter that the user has set."""
     for name, value in dataclasses.asdict(filters).items():
         if value in (None, ()):

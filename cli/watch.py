@@ -34,7 +34,14 @@ from klamm.cli.status import (
     queued_text,
     what_prevents_elections,
 )
-from klamm.runtime.journal_text import EventNames, Row, row_text, summary_text, time_text, time_zone
+from klamm.runtime.journal_text import (
+    EventNames,
+    Row,
+    row_text,
+    row_time_text,
+    summary_text,
+    time_zone,
+)
 from klamm.server.journal_tail import MAX_BYTES
 
 EXAMPLES = """
@@ -256,5 +263,5 @@ def events_table(rows: Iterable[Row], names: EventNames, room: int) -> Table:
     for row in list(rows)[-room:]:
         text = Text(summary_text(row))
         cause = names.cause_of(row)
-        table.add_row(time_text(row), text.append(f"  {cause}", style="dim") if cause else text)
+        table.add_row(row_time_text(row), text.append(f"  {cause}", style="dim") if cause else text)
     return table

@@ -70,7 +70,7 @@ class RateSchedule(NamedTuple):
         return self.since_timestamp_ms + max(0, floor(at_ms - self.since_ms))
 
 
-def record_count(records_per_s: float, since_ms: float, at_ms: float) -> int:
+def records_produced(records_per_s: float, since_ms: float, at_ms: float) -> int:
     """Return the number of records produced at a constant rate from ``since_ms`` to ``at_ms``."""
     return max(0, floor((at_ms - since_ms) * (records_per_s / 1000)))
 

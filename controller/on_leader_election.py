@@ -202,7 +202,7 @@ def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicParti
 # Shared
 
 
-class Divided(NamedTuple):
+class RequestedPartitions(NamedTuple):
     """Partitions of a request: those that may get a leader, unknown ones, and deleted ones."""
 
     known: list[TopicPartition]
@@ -215,10 +215,10 @@ def divide(
     partitions: Collection[TopicPartition],
     election_type: str,
     trigger: ElectionTrigger,
-) -> Divided:
+) -> RequestedPartitions:
     """Log which partitions of a request do not exist or are being deleted, and divide them."""
     context, log = controller.context, controller.log
-    divided = Divided([], [], [])
+    divided = RequestedPartitions([], [], [])
     skipping = f"Skipping replica leader election ({election_type}) for"
     for tp in partitions:
         if not context.partition_replica_assignment(tp):

@@ -44,7 +44,7 @@ from klamm.placement.assign import Assignment
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.pool_rules import assign_in_pool, check_in_pool
 from klamm.zk.store import Create, ResultCode, SetData, WriteOp
-from klamm.zk.znode_client import reason
+from klamm.zk.znode_client import keeper_text
 from klamm.zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _write(
     }
     codes |= _create(controller, absent)
     failed = {
-        name: CreatableTopicResult(name, UNKNOWN, reason(code, configs[name].path))
+        name: CreatableTopicResult(name, UNKNOWN, keeper_text(code, configs[name].path))
         for name, code in codes.items()
         if code is not ResultCode.OK
     }
@@ -241,7 +241,9 @@ def _write(
             text = f"Topic '{name}' already exists."
             failed[name] = CreatableTopicResult(name, Errors.TOPIC_ALREADY_EXISTS, text)
         elif code is not ResultCode.OK:
-            failed[name] = CreatableTopicResult(name, UNKNOWN, reason(code, creates[name].path))
+            failed[name] = CreatableTopicResult(
+                name, UNKNOWN, keeper_text(code, creates[name].path)
+            )
     results[:] = [failed.get(r.name, r) for r in results]
     for name in failed:
         del assignments[name]
@@ -363,7 +365,7 @@ def _mark(controller: KafkaController, topics: Sequence[str]) -> dict[str, Error
     )
     for (topic, op), result in zip(ops, written, strict=True):
         if result.code not in (ResultCode.OK, ResultCode.NODEEXISTS):
-            text = reason(result.code, op.path)
+            text = keeper_text(result.code, op.path)
             controller.log.error(f"Error processing delete topic request for topic {topic}: {text}")
             results[topic] = UNKNOWN
     return results

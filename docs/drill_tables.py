@@ -8,8 +8,8 @@ from __future__ import annotations
 from docs.markdown import table
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills import text
-from klamm.drills.actions import ACTIONS
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.actions import DRILL_ACTIONS
+from klamm.drills.conditions import DRILL_CONDITIONS
 from klamm.drills.drawn_steps import FAULTS
 from klamm.drills.library import NAMES, named_drill, named_text
 from klamm.drills.run import Verdict, play
@@ -22,7 +22,7 @@ EXAMPLE = "leader-loss"
 
 def action_table() -> str:
     """Return the table of actions."""
-    rows = [(f"`{kind.example}`", kind.about) for kind in ACTIONS.values()]
+    rows = [(f"`{kind.example}`", kind.about) for kind in DRILL_ACTIONS.values()]
     return table(("action", "effect"), rows)
 
 
@@ -36,7 +36,7 @@ def condition_table() -> str:
     """Return the table of conditions."""
     rows = [
         (f"`{kind.example}`", kind.about + (" Only under `expect`." if kind.is_of_tool else ""))
-        for kind in CONDITIONS.values()
+        for kind in DRILL_CONDITIONS.values()
     ]
     return table(("condition", "holds if"), rows)
 

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from docs.markdown import table
-from klamm.replay.answers import Question, Reading, answer
+from klamm.replay.answers import Question, Reading, how_answered
 from klamm.replay.encode import PUBLISHED
 from klamm.replay.event_schema import CODED_SCHEMA, COLUMN_TEXTS, STATE_CODES
 from klamm.replay.generate.options import CANNOT_HOLD, Format, Planted
@@ -55,7 +55,7 @@ def answer_table() -> str:
     for question in Question:
         cells = []
         for reading in Reading:
-            how, why = answer(question, reading)
+            how, why = how_answered(question, reading)
             note = f" [{notes.setdefault(why, len(notes) + 1)}]" if why else ""
             cells.append(f"{how}{note}")
         lines.append(f"| {question} | {' | '.join(cells)} |")

@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec import inspect
 
-from klamm.drills.actions import ACTIONS, takes_brokers
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.actions import DRILL_ACTIONS, takes_brokers
+from klamm.drills.conditions import DRILL_CONDITIONS
 from klamm.runtime import actions
 from klamm.runtime.action_target import Action, Argument, arguments_of
 from klamm.runtime.simulated.world import SESSION_FAULTS
@@ -73,7 +73,7 @@ _CONDITION_TYPES: Final = {
 def conditions() -> str:
     """Return the fields of Conditions, each with its documentation."""
     lines = []
-    for word, kind in CONDITIONS.items():
+    for word, kind in DRILL_CONDITIONS.items():
         if not kind.is_of_tool:
             lines.append(f"    {word}: {_CONDITION_TYPES.get(word, 'Value')}")
             lines += _docstring(kind.about, 4)
@@ -83,7 +83,7 @@ def conditions() -> str:
 def methods() -> str:
     """Return the methods of Actions, each with its documentation."""
     lines: list[str] = []
-    for word, kind in ACTIONS.items():
+    for word, kind in DRILL_ACTIONS.items():
         if word in BY_HAND:
             continue
         docs = _docstring(kind.about, 8)

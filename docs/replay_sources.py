@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from docs.markdown import table
 from klamm.replay.answers import How, Question, Reading
-from klamm.replay.answers import answer as declared
+from klamm.replay.answers import how_answered as declared
 from klamm.replay.engines import Engine, Row, rows
 from klamm.replay.engines.duckdb_engine import duckdb_engine
 from klamm.replay.event_table import EventTable, open_table
@@ -30,7 +30,7 @@ from klamm.replay.filters import Filters
 from klamm.replay.ingest import make_table
 from klamm.replay.listings import in_words
 from klamm.replay.page import life_rows
-from klamm.replay.run import Answers, answer
+from klamm.replay.run import Answers, answering
 
 DATA: Final = Path(__file__).parents[1] / "tests" / "data"
 SCENARIOS: Final = ("controller_kill", "delete_one_down", "reassign_move_all", "rolling_restart")
@@ -186,7 +186,7 @@ def _facts_of_runs(engine: Engine, logs: Sequence[Path], runs: Sequence[Run]) ->
     found = []
     with _table_of(engine, logs) as read:
         for to_ms, of_time in groupby(runs, lambda run: run[1]):
-            with answer(read, Filters(to_ms=to_ms)) as answers:
+            with answering(read, Filters(to_ms=to_ms)) as answers:
                 found += [facts_of_run(read, answers, run, to_ms) for run, _ in of_time]
     return found
 

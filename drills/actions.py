@@ -281,7 +281,7 @@ def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
     return tuple(steps.Preload(tp, size_bytes) for tp, size_bytes in sizes.items())
 
 
-ACTIONS: Final[Mapping[str, DrillAction]] = {
+DRILL_ACTIONS: Final[Mapping[str, DrillAction]] = {
     **{word: kind_of(word, row.action, row.example) for word, row in actions.ACTIONS.items()},
     "kill_all": kind_of("kill_all", steps.KillAll, "kill_all"),
     "up_again": kind_of("up_again", steps.UpAgain, "up_again"),

@@ -234,7 +234,7 @@ def _row_value(reader: DrillReader, name: str, node: yaml.Node) -> Any:
         raise reader.error(node, problem) from None
 
 
-CONDITIONS: Final[Mapping[str, ConditionKind]] = {
+DRILL_CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "brokers": ConditionKind(
         _brokers, "brokers: [0, 2]", "Exactly these brokers are registered in /brokers/ids."
     ),

@@ -86,7 +86,7 @@ def explore(scope: SearchSpace, jobs: int, max_states: int | None = None) -> Ite
         yield progress
 
 
-def replay(scope: SearchSpace, path: Sequence[int]) -> Iterator[tuple[str, Exploration]]:
+def make_steps(scope: SearchSpace, path: Sequence[int]) -> Iterator[tuple[str, Exploration]]:
     """Make the steps of a path, one after the other. Yield the text of each and the state after it.
 
     Raises UsageError if a state does not have the choice."""

@@ -15,7 +15,7 @@ import yaml
 from klamm.admin.yaml_reader import YamlEntry, read_text
 from klamm.cluster.errors import UsageError
 from klamm.drills.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.conditions import DRILL_CONDITIONS
 from klamm.drills.existence import OCCURRENCES, Existing, Noun
 from klamm.drills.possible_states import (
     check_logs_survive,
@@ -153,7 +153,7 @@ class _File:
     def _recovery(self, entry: YamlEntry, compiler: StepCompiler) -> tuple[Step, ...]:
         """Return the steps of ``eventually``: end every fault, then wait for the conditions."""
         reader = self._reader
-        fields = reader.fields(entry.value, "eventually", ("within", *CONDITIONS))
+        fields = reader.fields(entry.value, "eventually", ("within", *DRILL_CONDITIONS))
         within = fields.pop("within", None)
         timeout_ms = STEP_TIMEOUT_MS
         if within is not None:

@@ -49,7 +49,7 @@ def read_recording(path: Path) -> Recording:
     return Recording(path.stem, str(scenario.get("about", "")), scenario, str(path))
 
 
-def compare(recording: Recording, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
+def play_recording(recording: Recording, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
     """Run a recording; yield each finished step, then the verdict.
 
     The verdict is the result of the comparison with Kafka."""

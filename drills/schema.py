@@ -17,9 +17,9 @@ from msgspec import inspect
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.journal import Kind
 from klamm.cluster.topic_names import MAX_NAME_LENGTH
-from klamm.drills.actions import ACTIONS, takes_brokers
+from klamm.drills.actions import DRILL_ACTIONS, takes_brokers
 from klamm.drills.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
-from klamm.drills.conditions import ALL_STATES, CONDITIONS, ROW_TYPES
+from klamm.drills.conditions import ALL_STATES, DRILL_CONDITIONS, ROW_TYPES
 from klamm.drills.language import ALL, DRILL_WORDS
 from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
@@ -175,10 +175,10 @@ _CONDITION_VALUES: Final[Mapping[str, Schema]] = {
 }
 _DESCRIBED: Final[Schema] = {
     name: {"description": kind.about, **_CONDITION_VALUES[name]}
-    for name, kind in CONDITIONS.items()
+    for name, kind in DRILL_CONDITIONS.items()
 }
 _AWAITED: Final[Schema] = {
-    name: one for name, one in _DESCRIBED.items() if not CONDITIONS[name].is_of_tool
+    name: one for name, one in _DESCRIBED.items() if not DRILL_CONDITIONS[name].is_of_tool
 }
 _MOMENT: Final[Schema] = {
     "anyOf": [
@@ -277,9 +277,10 @@ def schema_text() -> str:
 
 def _step_schema() -> Schema:
     """Return the schema of a step: a mapping, or the name of an action without a value."""
-    action_values = {word: _action_value(word) for word in ACTIONS}
+    action_values = {word: _action_value(word) for word in DRILL_ACTIONS}
     words = {
-        word: {"description": ACTIONS[word].about, **value} for word, value in action_values.items()
+        word: {"description": DRILL_ACTIONS[word].about, **value}
+        for word, value in action_values.items()
     }
     words |= {
         word: {"description": kind.about, **_TRIGGER_VALUES[word]}
@@ -290,7 +291,7 @@ def _step_schema() -> Schema:
     rules = {
         "minProperties": 1,
         "dependentRequired": {"within": ["until"], "files": ["run"]},
-        "allOf": [_at_most_one(ACTIONS), _at_most_one(TRIGGERS)],
+        "allOf": [_at_most_one(DRILL_ACTIONS), _at_most_one(TRIGGERS)],
     }
     return {"anyOf": [{"enum": plain}, {**_fields(words), **rules}]}
 

@@ -12,8 +12,8 @@ import yaml
 
 from klamm.admin.yaml_reader import YamlEntry
 from klamm.cluster.errors import UsageError
-from klamm.drills.actions import ACTIONS, ANSWERED
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.actions import ANSWERED, DRILL_ACTIONS
+from klamm.drills.conditions import DRILL_CONDITIONS
 from klamm.drills.reading import DrillReader, is_null
 from klamm.drills.trigger_language import TRIGGERS
 from klamm.runtime.action_target import Action, BrokerRef, InRack
@@ -63,11 +63,11 @@ class StepCompiler:
         if isinstance(node, yaml.ScalarNode):
             # An action without a value may be a plain word instead of a mapping.
             kind = reader.text(node, "a step")
-            if kind not in ACTIONS:
-                raise reader.unknown(node, "step", kind, ACTIONS)
+            if kind not in DRILL_ACTIONS:
+                raise reader.unknown(node, "step", kind, DRILL_ACTIONS)
             nothing = yaml.ScalarNode("", "", node.start_mark)
-            return (Step(kind, ACTIONS[kind].read(reader, nothing), (), reader.place(node)),)
-        fields = reader.fields(node, "a step", (*ACTIONS, *STEP_WORDS))
+            return (Step(kind, DRILL_ACTIONS[kind].read(reader, nothing), (), reader.place(node)),)
+        fields = reader.fields(node, "a step", (*DRILL_ACTIONS, *STEP_WORDS))
         count = 1
         if "repeat" in fields:
             count = reader.integer(fields["repeat"].value, "repeat", 1, MAX_STEPS)
@@ -164,7 +164,7 @@ class StepCompiler:
     def _step(self, node: yaml.Node, fields: dict[str, YamlEntry]) -> Step:
         """Compile a step with an action or a condition."""
         reader = self._reader
-        words = [word for word in fields if word in ACTIONS]
+        words = [word for word in fields if word in DRILL_ACTIONS]
         if len(words) > 1:
             raise reader.error(
                 fields[words[1]].key,
@@ -176,7 +176,7 @@ class StepCompiler:
         mentioned = len(reader.mentions)
         if words:
             value = fields[words[0]].value
-            actions = self._with_files(ACTIONS[words[0]].read(reader, value), value, fields)
+            actions = self._with_files(DRILL_ACTIONS[words[0]].read(reader, value), value, fields)
         if not words and not fields.keys() & {"until", "expect"}:
             raise reader.error(node, "a step requires an action, 'until' or 'expect'")
         if "within" in fields and "until" not in fields:
@@ -257,9 +257,9 @@ class StepCompiler:
         of_tool = [
             msgspec.structs.replace(check, is_required=True)
             for check in expect
-            if CONDITIONS[check.condition.kind].is_of_tool
+            if DRILL_CONDITIONS[check.condition.kind].is_of_tool
         ]
-        of_cluster = [c for c in expect if not CONDITIONS[c.condition.kind].is_of_tool]
+        of_cluster = [c for c in expect if not DRILL_CONDITIONS[c.condition.kind].is_of_tool]
         if of_tool and not is_answered:
             raise UsageError(
                 f"{of_tool[0].place}: the step has no action with an exit code and an output",
@@ -275,7 +275,7 @@ class StepCompiler:
         """Compile a mapping of conditions, or a list of such mappings."""
         checks: list[StepCheck] = []
         for group in self._reader.one_or_more(node):
-            entries = self._reader.fields(group, moment.value, CONDITIONS)
+            entries = self._reader.fields(group, moment.value, DRILL_CONDITIONS)
             checks += self.checks_of(entries, moment, timeout_ms)
         if not checks:
             raise self._reader.error(node, f"{moment.value} has no condition")
@@ -288,11 +288,11 @@ class StepCompiler:
         reader = self._reader
         checks = []
         for kind, entry in entries.items():
-            if moment is not Moment.EXPECT and CONDITIONS[kind].is_of_tool:
+            if moment is not Moment.EXPECT and DRILL_CONDITIONS[kind].is_of_tool:
                 raise reader.error(
                     entry.key, f"{kind} cannot be waited for", "put it under 'expect'"
                 )
-            condition = Condition(kind, CONDITIONS[kind].read(reader, entry.value))
+            condition = Condition(kind, DRILL_CONDITIONS[kind].read(reader, entry.value))
             is_required = moment is not Moment.EXPECT
             place = reader.place(entry.key)
             checks.append(StepCheck(moment, condition, timeout_ms, place, is_required))
@@ -315,6 +315,6 @@ def _expects_refusal(checks: Iterable[StepCheck | Quiesce]) -> bool:
 
 
 def _succeeded(fields: dict[str, YamlEntry], reader: DrillReader) -> StepCheck:
-    word = next(word for word in fields if word in ACTIONS)
+    word = next(word for word in fields if word in DRILL_ACTIONS)
     condition = Condition("exit_code", 0)
     return StepCheck(Moment.EXPECT, condition, place=reader.place(fields[word].key))

@@ -135,14 +135,14 @@ class Worlds:
                     where = stack.enter_context(ensemble).connect_string
                 chroot = stack.enter_context(self._own_chroot(where))
                 journal = MemoryJournal()
-                stack.callback(write_journal, journal, out)
+                stack.callback(save_journal, journal, out)
                 segments = None if spec.segments is None else out / spec.segments
                 placed = replace(spec, zookeeper_security=self._security, segments=segments)
                 real = stack.enter_context(RealCluster(placed, chroot, journal))
                 yield RealDriver(real, journal, ensemble)
             else:
                 world = SimulatedWorld(spec, has_memory_disk=True)
-                stack.callback(write_journal, world.journal, out)
+                stack.callback(save_journal, world.journal, out)
                 yield SimulatedDriver(world)
 
     def _session(self, address: str) -> KazooSession:
@@ -187,7 +187,7 @@ class Worlds:
                     session.delete_chroot(created)
 
 
-def write_journal(kept: MemoryJournal, out: Path) -> None:
+def save_journal(kept: MemoryJournal, out: Path) -> None:
     """Write a journal to a file in the directory ``out``."""
     with contextlib.closing(FileJournal(out / JOURNAL_FILE)) as journal:
         journal.append(kept.rows)

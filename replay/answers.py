@@ -75,7 +75,7 @@ assert set(_LIMITS) <= set(Question)
 assert all(set(limited) <= set(Reading) for limited in _LIMITS.values())
 
 
-def answer(question: Question, reading: Reading) -> Answer:
+def how_answered(question: Question, reading: Reading) -> Answer:
     """Return whether a kind of log, at its log level, can answer a question."""
     how, _, why = _LIMITS.get(question, {}).get(reading, "yes").partition(", ")
     return Answer(How(how), why)
@@ -84,5 +84,5 @@ def answer(question: Question, reading: Reading) -> Answer:
 def limits(readings: Iterable[Reading]) -> dict[Question, list[tuple[Reading, Answer]]]:
     """Return the questions that none of these logs answers fully, with the reason for each log."""
     given = sorted(set(readings), key=tuple(Reading).index)
-    answers = {q: [(reading, answer(q, reading)) for reading in given] for q in Question}
+    answers = {q: [(reading, how_answered(q, reading)) for reading in given] for q in Question}
     return {q: of for q, of in answers.items() if all(a.how is not How.YES for _, a in of)}

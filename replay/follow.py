@@ -28,7 +28,7 @@ from klamm.replay.locations import is_remote
 from klamm.replay.sources.file_parts import compression_of
 from klamm.replay.sources.journal import batches_of_log
 from klamm.replay.sources.log_tail import LogPosition, beginning, last_line_end, parts_between
-from klamm.replay.sources.registry import SourceFiles, find_files
+from klamm.replay.sources.registry import SourceFiles, find_logs
 
 FOLLOWED: Final = "followed.json"
 INTERVAL_S: Final = 0.2
@@ -53,7 +53,7 @@ def open_followed(path: Path, folder: Path) -> SourceFiles:
     for at in (path, folder):
         if is_remote(at):
             raise UsageError(f"--follow reads and writes local files only, not {at}")
-    (found, *others) = find_files([path])
+    (found, *others) = find_logs([path])
     if path.is_dir() or others or found.source.name != JOURNAL:
         raise UsageError(f"--follow takes one journal; {path} is not a journal")
     # ``found`` also lists the journal's rotated files, which ``log_tail`` finds by itself.

@@ -41,7 +41,7 @@ from klamm.replay.locations import remove_tree
 from klamm.replay.predecessors import add_predecessors
 from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
-from klamm.replay.sources.registry import SourceFiles, find_files
+from klamm.replay.sources.registry import SourceFiles, find_logs
 
 _STAGED: Final = "staged"
 _Read = tuple[SourceFiles, float, float | None]
@@ -63,7 +63,7 @@ def make_table(
     Raises UsageError for an invalid path or ``folder``, KlammError if the table cannot be created.
     After an error, ``folder`` is unchanged.
     """
-    found = find_files(paths)
+    found = find_logs(paths)
     with new_table_folder(folder, overwrite=overwrite) as partial:
         return ingest(engine, found, partial, options or SourceOptions(), Progress(quiet=True))
 

@@ -15,7 +15,7 @@ from klamm.replay.follow import check_followed
 from klamm.replay.ingest import ingest
 from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
-from klamm.replay.sources.registry import SourceFiles, find_files
+from klamm.replay.sources.registry import SourceFiles, find_logs
 from klamm.runtime.interrupts import interrupts_deferred, temporary_folder
 
 _PREFIX: Final = "klamm-replay-"
@@ -68,7 +68,7 @@ def inspect_paths(paths: Sequence[Path]) -> Input:
     if not tables:
         for path in paths:
             check_followed(path)
-        found = find_files(paths)
+        found = find_logs(paths)
         return Input(name, None, found, estimated_rows(found))
     if len(paths) > 1:
         raise UsageError(

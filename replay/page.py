@@ -10,16 +10,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from klamm.replay.answers import How, Question, answer
+from klamm.replay.answers import How, Question, how_answered
 from klamm.replay.data_loss import DataLoss
 from klamm.replay.engines import Row, rows
 from klamm.replay.event_table import EventTable
 from klamm.replay.listings import Listing, in_words
-from klamm.replay.page_head import Limits, Replayed, extent, figures, logs, total_column, verdict_of
+from klamm.replay.page_head import (
+    Limits,
+    Replayed,
+    extent,
+    figures,
+    logs,
+    total_column,
+    violations_sentence,
+)
 from klamm.replay.page_plots import (
     churn_maps,
     leader_rows,
-    life_lines,
+    life_lines_plot,
     offline_plots,
     reassignment_bars,
 )
@@ -33,13 +41,13 @@ from klamm.replay.page_tables import (
     key_text,
     longest,
     or_unknown,
+    paths_within,
     place_text,
     table_of,
     there,
     time_cell,
     took_text,
     when_text,
-    within,
 )
 from klamm.replay.questions.isrs import FLAP_WINDOW_MS, FLAPS
 from klamm.replay.questions.timeline import BROKER_FAILURE
@@ -53,9 +61,9 @@ def replay_page(asked: Replayed, answers: Answers, lives: Sequence[Row] = ()) ->
 
     ``lives``: result of ``life_rows``; if empty, the page has no section on individual partitions.
     """
-    verdict, tone = verdict_of(answers)
+    verdict, tone = violations_sentence(answers)
     if asked.folder:
-        answers = within(asked.folder, answers)
+        answers = paths_within(asked.folder, answers)
     begin_ms = max(answers.first_ms or 0, asked.from_ms or 0)
     sections = [
         logs(asked, answers),
@@ -256,7 +264,7 @@ def _controllers(asked: Replayed, answers: Answers) -> Section:
         if row["ready_after_ms"] is not None:
             return duration_cell(row["ready_after_ms"])
         readings = asked.readings.get(row["source"], ())
-        is_whole = all(answer(Question.FAILOVERS, at).how is How.YES for at in readings)
+        is_whole = all(how_answered(Question.FAILOVERS, at).how is How.YES for at in readings)
         return "not ready" if is_whole else UNKNOWN
 
     failovers = table_of(
@@ -311,7 +319,7 @@ def _epochs_text(row: Row) -> str:
 
 def _partitions(answers: Answers, lives: Sequence[Row], begin_ms: int) -> Section:
     text = "Search for a partition, for example orders-0."
-    return Section("Partitions", text, [life_lines(answers, lives, begin_ms)] if lives else [])
+    return Section("Partitions", text, [life_lines_plot(answers, lives, begin_ms)] if lives else [])
 
 
 def _trouble(asked: Replayed, answers: Answers) -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klamm.replay.answers import Answer, How, Question, Reading, answer
+from klamm.replay.answers import Answer, How, Question, Reading, how_answered
 from klamm.replay.engines import Row
 from klamm.replay.event_schema import ZOOKEEPER_LOG
 from klamm.replay.listings import Listing
@@ -46,7 +46,7 @@ class Replayed(NamedTuple):
     folder: str = ""
 
 
-def verdict_of(answers: Answers) -> tuple[str, Tone]:
+def violations_sentence(answers: Answers) -> tuple[str, Tone]:
     """Return a sentence that counts the violations, and its tone (good or bad).
 
     If there are logs of several sources, each is counted separately.
@@ -154,4 +154,4 @@ def total_column(asked: Replayed, title: str, name: str, question: Question) -> 
 def can_tell(asked: Replayed, question: Question, row: Row) -> bool:
     """Return whether the logs of a row's source answer a question, at least in part."""
     readings = asked.readings.get(row["source"], ())
-    return not readings or any(answer(question, at).how is not How.NO for at in readings)
+    return not readings or any(how_answered(question, at).how is not How.NO for at in readings)

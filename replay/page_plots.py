@@ -177,7 +177,7 @@ def _outcome(row: _Row) -> str:
     return str(row["status"])
 
 
-def life_lines(answers: Answers, rows: Sequence[_Row], begin_ms: int) -> LifeLines:
+def life_lines_plot(answers: Answers, rows: Sequence[_Row], begin_ms: int) -> LifeLines:
     """Return the timelines of partitions: state, leader and ISR size over time.
 
     ``rows``: result of the query ``questions.timeline.life_lines``, with names for codes.

@@ -59,7 +59,7 @@ def log_columns(answers: Answers) -> Iterator[Column]:
         yield "run", "run"
 
 
-def within(folder: str, answers: Answers) -> Answers:
+def paths_within(folder: str, answers: Answers) -> Answers:
     """Return the answers with file names relative to ``folder``, which the page shows only once."""
     loss = answers.data_loss
     return replace(

@@ -151,7 +151,7 @@ class Answers:
 
 
 @contextmanager
-def answer(table: EventTable, filters: Filters | None = None) -> Iterator[Answers]:
+def answering(table: EventTable, filters: Filters | None = None) -> Iterator[Answers]:
     """Context manager that computes all answers from the events that pass the filters.
 
     Frees the query results that ``tables`` refer to on exit. Raises UsageError if the table has no

@@ -28,7 +28,7 @@ from klamm.cluster.errors import EnvironmentProblem
 from klamm.replay.spark_cluster import (
     check_master,
     is_local,
-    is_loopback,
+    is_local_master,
     wait_for_executor,
     write_packages,
 )
@@ -127,7 +127,7 @@ def spark_session(
             if is_local(master)
             else os.environ.get("PYSPARK_PYTHON", python),
         }
-        if is_local(master) or is_loopback(master):
+        if is_local(master) or is_local_master(master):
             environment["SPARK_LOCAL_IP"] = LOOPBACK
         log_path = folder / "spark.log"
         with (
@@ -196,7 +196,7 @@ def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
 
 def _conf(master: str, memory_mb: int, folder: str, *, is_small: bool) -> SparkConf:
     settings = {**_SETTINGS, **(_SMALL_SETTINGS if is_small else {})}
-    if is_local(master) or is_loopback(master):
+    if is_local(master) or is_local_master(master):
         settings |= _HERE
     if is_local(master):
         settings[_SPLIT_BYTES] = _LOCAL_SPLIT_BYTES

@@ -46,7 +46,7 @@ def is_local(master: str) -> bool:
     return _LOCAL.match(master) is not None
 
 
-def is_loopback(master: str) -> bool:
+def is_local_master(master: str) -> bool:
     """Return whether a master URL is on this machine's loopback interface."""
     return re.match(r"spark://(127\.|localhost[:,])", master) is not None
 

@@ -183,7 +183,9 @@ def partitions_on(cluster: Cluster, broker_id: int) -> list[str] | None:
     return None
 
 
-def leader_of(tp: TopicPartition, brokers: Iterable[KafkaServer]) -> tuple[int, Partition] | None:
+def leading_replica(
+    tp: TopicPartition, brokers: Iterable[KafkaServer]
+) -> tuple[int, Partition] | None:
     """Return the id of the broker that leads a partition, and its replica; None without a leader.
 
     If several brokers consider themselves the leader, it is the one with the highest leader epoch;

@@ -71,13 +71,13 @@ def event_text(text: str) -> str:
     return f"{text[:begin]}{listed(arguments, _ARGUMENTS_SHOWN)}{text[end:]}"
 
 
-def time_text(row: Row) -> str:
+def row_time_text(row: Row) -> str:
     """Return a row's local time of day with milliseconds."""
     return datetime.fromtimestamp(row["t_ms"] / 1000).strftime("%H:%M:%S.%f")[:-3]
 
 
 def time_zone() -> str:
-    """Return the name of the time zone of ``time_text``, e.g. CET."""
+    """Return the name of the time zone of ``row_time_text``, e.g. CET."""
     return datetime.now().astimezone().tzname() or "local time"
 
 
@@ -105,7 +105,7 @@ def summary_text(row: Row) -> str:
 
 def row_text(row: Row, names: EventNames) -> str:
     """Return a row as one line: time, controller, change and cause."""
-    return f"{time_text(row)}  {change_text(row, names)}"
+    return f"{row_time_text(row)}  {change_text(row, names)}"
 
 
 def change_text(row: Row, names: EventNames) -> str:

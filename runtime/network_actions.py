@@ -158,7 +158,7 @@ class Delay(LinkAction, frozen=True, kw_only=True):
         return LinkFault(delay_ms=self.ms)
 
 
-Rate = Annotated[float, Meta(ge=0.0, le=1.0, description="Probability, from 0 to 1.")]
+Probability = Annotated[float, Meta(ge=0.0, le=1.0, description="Probability, from 0 to 1.")]
 
 
 class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
@@ -172,9 +172,9 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
     REFUSES_ZOOKEEPER = "connections to zookeeper lose and reorder nothing: use cut or delay"
     NEEDS_LINKS = False
 
-    loss: Rate = 0.0
-    repetition: Rate = 0.0
-    reordering: Rate = 0.0
+    loss: Probability = 0.0
+    repetition: Probability = 0.0
+    reordering: Probability = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -41,7 +41,7 @@ API_TIMEOUT_S: Final = 60.0
 """Maximum time that a call waits for a broker or controller: Kafka's default.api.timeout.ms."""
 ANSWER_MARGIN_S: Final = 5.0
 """How much longer than the request's own timeout to wait for the response."""
-MAY_BE_DONE: Final = "the controller may still carry out the request: check before you repeat it"
+MAY_STILL_ACT: Final = "the controller may still carry out the request: check before you repeat it"
 
 _client_ids = itertools.count()
 C = TypeVar("C", bound=TopicResponse | PartitionResponse)
@@ -110,7 +110,7 @@ class ServerChannel:
         except KlammError as error:
             if is_unanswered and not isinstance(request, ListPartitionReassignmentsRequest):
                 error.definite = False
-                error.hint = f"{f'{error.hint}; ' if error.hint else ''}{MAY_BE_DONE}"
+                error.hint = f"{f'{error.hint}; ' if error.hint else ''}{MAY_STILL_ACT}"
             raise
 
     def await_controller(self, call: str, timeout_ms: int) -> None:

@@ -66,7 +66,7 @@ def json_answer(status: int, value: object) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def refusal(status: int, error: KlammError) -> Response:
+def error_response(status: int, error: KlammError) -> Response:
     """Return a response whose body describes an error."""
     return json_answer(status, ErrorAnswer(describe_error(error)))
 
@@ -75,7 +75,7 @@ async def on_error(request: Request, error: Exception) -> Response:
     """Return the response to a request that was refused or failed."""
     assert isinstance(error, KlammError)
     status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
-    return refusal(status, error)
+    return error_response(status, error)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -131,7 +131,7 @@ class AnswerCounts(Collector):
             f"{what} failed because of an internal error: {type(error).__name__}",
             hint="this is a bug in klamm; klamm.log in the data directory has the details",
         )
-        return refusal(INTERNAL_ERROR, answered)
+        return error_response(INTERNAL_ERROR, answered)
 
 
 class CountedAnswers:

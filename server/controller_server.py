@@ -39,7 +39,7 @@ from klamm.server.opened_parts import OpenedParts
 from klamm.server.own_replicas import OwnReplicas, own_replicas
 from klamm.server.remote_brokers import network_opened
 from klamm.server.run_files import new_run_id, run_files, run_start
-from klamm.wire.broker_connection import check_brokers
+from klamm.wire.broker_connection import check_log_in
 from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
 from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
 from klamm.wire.listener_security import listener_security
@@ -254,7 +254,7 @@ class ControllerServer(OpenedParts):
         own = next(one for one in listeners if one.name == name)
         if own.security.tls is not None and security.tls is not None:
             check_own_certificate(own.security.tls, security.tls, control.host)
-        check_brokers(joined.end_points(name), security, _CHECK_TIMEOUT_S)
+        check_log_in(joined.end_points(name), security, _CHECK_TIMEOUT_S)
         return listeners, security
 
     def _resign(self) -> None:

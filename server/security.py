@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from klamm.cluster.errors import EnvironmentProblem, Refused, UsageError
-from klamm.server.answers import refusal
+from klamm.server.answers import error_response
 
 FORBIDDEN = 403
 UNAUTHORIZED = 401
@@ -138,7 +138,7 @@ def host_name(host: str) -> str | None:
 
 
 def _refused(status: int, message: str, hint: str | None) -> Response:
-    answer = refusal(status, Refused(message, hint=hint))
+    answer = error_response(status, Refused(message, hint=hint))
     if status == UNAUTHORIZED:
         answer.headers["WWW-Authenticate"] = "Bearer"
     return answer

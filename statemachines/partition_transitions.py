@@ -155,7 +155,7 @@ def plan_partition_state_changes(
     for tp in partitions:
         state = context.partition_state(tp)
         if state not in valid:
-            plan.invalid[tp] = invalid_transition(tp, state, target)
+            plan.invalid[tp] = invalid_partition_transition(tp, state, target)
         elif target is not PartitionState.ONLINE:
             plan.moves.append(tp)
         elif state is PartitionState.NEW:
@@ -179,7 +179,7 @@ def plan_partition_state_changes(
     return plan
 
 
-def invalid_transition(
+def invalid_partition_transition(
     tp: TopicPartition, state: PartitionState, target: PartitionState
 ) -> StateChangeFailed:
     """Return a StateChangeFailed with Kafka's message about an illegal partition transition."""

@@ -121,7 +121,7 @@ def plan_replica_state_changes(
     for state, tps in _by_state(context, replica_id, partitions).items():
         if state not in PREVIOUS[target]:
             for tp in tps:
-                plan.invalid[tp] = invalid_transition(replica_id, tp, state, target)
+                plan.invalid[tp] = invalid_replica_transition(replica_id, tp, state, target)
             continue
         if target is ReplicaState.ONLINE and state is not ReplicaState.NEW:
             tps = _plan_online(context, replica_id, tps, plan.asked)
@@ -135,7 +135,7 @@ def plan_replica_state_changes(
     return plan
 
 
-def invalid_transition(
+def invalid_replica_transition(
     replica_id: int, tp: TopicPartition, state: ReplicaState, target: ReplicaState
 ) -> StateChangeFailed:
     """Return a StateChangeFailed with Kafka's message about an illegal replica transition."""

@@ -23,13 +23,13 @@ def check_function(condition: object) -> None:
         raise UsageError(f"{condition!r} is not a function", hint=hint)
 
 
-def check_text(name: str, value: object) -> None:
+def check_is_text(name: str, value: object) -> None:
     """Raise UsageError unless a value is text."""
     if not isinstance(value, str):
         raise UsageError(f"the {name} must be text (str), not {type(value).__name__}")
 
 
-def check_brokers(value: object) -> None:
+def check_broker_count(value: object) -> None:
     """Raise UsageError if the number of brokers is text, which would be a number in a drill."""
     if isinstance(value, str):
         whole_number("brokers", value, 1)

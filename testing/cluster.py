@@ -21,7 +21,7 @@ from klamm.cluster.quirks import parse_quirks
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.cluster.version import klamm_version
-from klamm.drills.actions import ACTIONS
+from klamm.drills.actions import DRILL_ACTIONS
 from klamm.drills.clusters import assignment_text
 from klamm.drills.language import parse_drill
 from klamm.drills.page import Headline, run_page
@@ -39,11 +39,11 @@ from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
 from klamm.testing.arguments import (
     call_text,
-    check_brokers,
+    check_broker_count,
     check_bytes,
     check_configs,
     check_function,
-    check_text,
+    check_is_text,
     drill_text,
     path,
     quirk_words,
@@ -134,7 +134,7 @@ class ScriptedCluster(Actions):
             "steps": ["heal_all"],
         }
         with self._errors(_NAME):
-            check_brokers(brokers)
+            check_broker_count(brokers)
             _check_names(options, ("brokers", *ClusterOptions.__annotations__, *self.OWN_OPTIONS))
             self._data_dir = path("data_dir", options.get("data_dir"))
             quirks = parse_quirks(quirk_words(options.get("quirks", ())))
@@ -209,8 +209,10 @@ class ScriptedCluster(Actions):
         fails.
         """
         with self._errors(str(word)):
-            if not isinstance(word, str) or word not in ACTIONS:
-                hint = suggestion(str(word), ACTIONS, "klamm drill schema describes all actions")
+            if not isinstance(word, str) or word not in DRILL_ACTIONS:
+                hint = suggestion(
+                    str(word), DRILL_ACTIONS, "klamm drill schema describes all actions"
+                )
                 raise UsageError("not an action of drills", hint=hint)
             if arguments and value is not None:
                 raise UsageError("give either a value or named arguments")
@@ -243,7 +245,7 @@ class ScriptedCluster(Actions):
         leader.
         """
         with self._errors("create_topic"):
-            check_text("topic", topic)
+            check_is_text("topic", topic)
             check_configs(config)
             if replicas is not None and (partitions, replication_factor) != (None, None):
                 hint = "omit partitions and replication_factor, which replicas determines"
@@ -478,7 +480,7 @@ class LocalCluster(ScriptedCluster):
             if zookeeper_servers is not None:
                 whole_number("zookeeper_servers", zookeeper_servers, 1)
             if zookeeper is not None:
-                check_text("address of ZooKeeper", zookeeper)
+                check_is_text("address of ZooKeeper", zookeeper)
                 parse_address(zookeeper)
 
 

@@ -13,7 +13,7 @@ from klamm.drills.run import Outcome, play, verdict_of
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.trace import RunTrace
-from klamm.testing.arguments import call_text, check_text, quirk_words, whole_number
+from klamm.testing.arguments import call_text, check_is_text, quirk_words, whole_number
 from klamm.testing.errors import ClusterError
 
 __tracebackhide__ = True
@@ -37,7 +37,7 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     options = {"seed": seed, **({"quirks": quirks} if quirks else {})}
     replay = call_text("run_drill", options, "DRILL")
     try:
-        check_text("drill", text)
+        check_is_text("drill", text)
         whole_number("seed", seed, 0)
         drill = parse_drill(text, _NAME)
         check_simulated(drill, "run it with klamm drill run --real")

@@ -20,7 +20,7 @@ from aiokafka.conn import BaseSaslAuthenticator, SaslPlainAuthenticator, ScramAu
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.types import EndPoint
-from klamm.wire.broker_security import BrokerLogin, BrokerSecurity, tls_failure
+from klamm.wire.broker_security import BrokerLogin, BrokerSecurity, broker_tls_failure
 from klamm.wire.control_encoder import Exchange
 from klamm.wire.frames import (
     CORRELATION_ID_BYTES,
@@ -146,7 +146,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Report that the broker closed the connection."""
         if isinstance(error, ssl.SSLError):
-            error = tls_failure(error)
+            error = broker_tls_failure(error)
         if not self._is_closed:
             self._on_failure(error or ConnectionResetError("the broker closed the connection"))
 
@@ -183,7 +183,7 @@ async def open_connection(
             server_hostname=None if security.tls is None else end_point.host,
         )
     except ssl.SSLError as error:
-        raise tls_failure(error) from error
+        raise broker_tls_failure(error) from error
     try:
         if security.login is not None:
             await _authenticate(connection, security.login)
@@ -235,7 +235,7 @@ def _sasl_client(login: BrokerLogin) -> BaseSaslAuthenticator:
     return ScramAuthenticator(**common, sasl_mechanism=login.mechanism)
 
 
-def check_brokers(
+def check_log_in(
     end_points: Mapping[int, EndPoint], security: BrokerSecurity, timeout_s: float
 ) -> None:
     """Check that a controller can log in at brokers. ``end_points`` is keyed by broker id.

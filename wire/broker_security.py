@@ -92,7 +92,7 @@ def _login(config: InterBrokerConfig) -> BrokerLogin:
     return BrokerLogin(mechanism, user, password, path)
 
 
-def tls_failure(error: ssl.SSLError) -> EnvironmentProblem:
+def broker_tls_failure(error: ssl.SSLError) -> EnvironmentProblem:
     """Return the error to raise if TLS with a broker fails. The text does not name the broker."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return EnvironmentProblem(

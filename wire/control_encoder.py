@@ -26,7 +26,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import NO_BROKER_EPOCH
 from klamm.wire.apis import BY_REQUEST
-from klamm.wire.control_reader import VERSION, leader_and_isr_response
+from klamm.wire.control_reader import VERSION, read_leader_and_isr_response
 from klamm.wire.control_writer import values_writer
 from klamm.wire.frames import RequestKey, parse_response, request_header
 from klamm.wire.metadata_apis import on_listener
@@ -161,7 +161,7 @@ def combined_response(
     if isinstance(request, LeaderAndIsrRequest) and frames[0][0].api_version == VERSION:
         ((key, frame),) = frames
         names = {topic_id: name for name, topic_id in request.topic_ids.items()}
-        response = leader_and_isr_response(frame, key.correlation_id, names)
+        response = read_leader_and_isr_response(frame, key.correlation_id, names)
         if response is not None:
             return response
     bodies: list[Any] = [parse_response(key, frame) for key, frame in frames]

@@ -32,7 +32,7 @@ class _Unusual(Exception):
     """A response with tagged fields or a null array."""
 
 
-def leader_and_isr_response(
+def read_leader_and_isr_response(
     frame: bytes, correlation_id: int, topic_names: Mapping[str, str]
 ) -> LeaderAndIsrResponse | None:
     """Read a response. Return None if it is malformed or unusual: then kio has to read it.

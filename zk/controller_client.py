@@ -24,7 +24,7 @@ from klamm.zk.fenced_writes import GROUP_SIZE, FencedDeleter, FencedWriter
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.request_size import GROUP_BYTES
 from klamm.zk.store import Create, Delete, OpResult, ResultCode, SetData, Store, WriteOp
-from klamm.zk.znode_client import reason, store_error
+from klamm.zk.znode_client import keeper_text, store_error
 from klamm.zk.znodes import (
     ConfigEntityZNode,
     ControllerEpochZNode,
@@ -174,7 +174,7 @@ class ControllerZkClient:
             if result.code is ResultCode.OK:
                 finished[tp] = states[tp].leader_and_isr.with_zk_version(INITIAL_ZK_VERSION)
             else:
-                finished[tp] = StateChangeFailed(reason(result.code, op.path))
+                finished[tp] = StateChangeFailed(keeper_text(result.code, op.path))
                 if result.code is ResultCode.NODEEXISTS:
                     there.append(tp)
         if there and not self._quirks.lost_reply_leaves_the_partition_stuck:
@@ -196,7 +196,7 @@ class ControllerZkClient:
             else:
                 path = TopicPartitionStateZNode.path(tp)
                 finished[tp] = StateChangeFailed(
-                    f"{reason(ResultCode.NODEEXISTS, path)}: the znode contains {found}"
+                    f"{keeper_text(ResultCode.NODEEXISTS, path)}: the znode contains {found}"
                 )
 
     def update_leader_and_isr(
@@ -237,9 +237,9 @@ class ControllerZkClient:
                     perhaps_written.add(tp)
                     unresolved.append(tp)
                 elif result.code is ResultCode.NONODE:
-                    outcome.missing[tp] = StateChangeFailed(reason(result.code, op.path))
+                    outcome.missing[tp] = StateChangeFailed(keeper_text(result.code, op.path))
                 elif result.code is not ResultCode.BADVERSION:
-                    outcome.finished[tp] = StateChangeFailed(reason(result.code, op.path))
+                    outcome.finished[tp] = StateChangeFailed(keeper_text(result.code, op.path))
                 elif tp in perhaps_written:
                     unresolved.append(tp)
                 else:
@@ -264,7 +264,7 @@ class ControllerZkClient:
             found, wanted = read.values.get(tp), states[tp]
             if tp in absent:
                 path = TopicPartitionStateZNode.path(tp)
-                outcome.missing[tp] = StateChangeFailed(reason(ResultCode.NONODE, path))
+                outcome.missing[tp] = StateChangeFailed(keeper_text(ResultCode.NONODE, path))
                 continue
             if found is None:
                 outcome.retry.append(tp)
@@ -291,7 +291,7 @@ class ControllerZkClient:
         ]
         results = self.write_each(ops, epoch_zk_version)
         return {
-            t.topic: StateChangeFailed(reason(result.code, op.path))
+            t.topic: StateChangeFailed(keeper_text(result.code, op.path))
             for t, op, result in zip(topics, ops, results, strict=True)
             if result.code is not ResultCode.OK
         }
@@ -307,7 +307,7 @@ class ControllerZkClient:
         """
         roots = {TopicZNode.path(topic): topic for topic in topics}
         failed = {
-            roots[root]: StateChangeFailed(reason(code, root))
+            roots[root]: StateChangeFailed(keeper_text(code, root))
             for root, code in self._deleter.delete_trees(list(roots), epoch_zk_version).items()
         }
         deleted = [topic for topic in topics if topic not in failed]

@@ -21,7 +21,7 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.zk.store import Create, GetData, ReadResult, ResultCode, SetData, Store, WriteOp
-from klamm.zk.znode_client import NodeExists, ZNodeClient, reason, store_error
+from klamm.zk.znode_client import NodeExists, ZNodeClient, keeper_text, store_error
 from klamm.zk.znodes import (
     PERSISTENT_ZK_PATHS,
     BrokerIdsZNode,
@@ -172,7 +172,7 @@ class KafkaZkClient(ZNodeClient):
         raise NodeExists(
             f"Error while creating ephemeral at {path}, node already exists and owner '{owner}' "
             f"does not match current session '{session_id}' "
-            f"({reason(ResultCode.NODEEXISTS, path)})",
+            f"({keeper_text(ResultCode.NODEEXISTS, path)})",
             hint="another session registered this broker id; wait until that session ends",
         )
 

@@ -31,7 +31,7 @@ from klamm.zk.kazoo_connection import KazooConnection, LinkCut, SessionHandler, 
 from klamm.zk.kazoo_pipeline import Completion, PipelinedBatch, Wait, block, unless_lost
 from klamm.zk.kazoo_watches import WatchTable
 from klamm.zk.kazoo_wire import Chroot, Multi, ZooKeeperRequest, read_watch_event
-from klamm.zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
+from klamm.zk.security import UNSECURED, ZooKeeperSecurity, zookeeper_tls_failure
 from klamm.zk.store import (
     Create,
     Delete,
@@ -110,7 +110,7 @@ class KazooSession:
             self.abandon()
             error = self._client.handler.connection_error
             if isinstance(error, ssl.SSLError | ConnectionResetError) and self._tls is not None:
-                raise tls_failure(self._hosts, error)
+                raise zookeeper_tls_failure(self._hosts, error)
             unknown = "" if self._client._connection.is_resolved else ": unknown host"
             raise ZooKeeperUnavailable(
                 f"no ZooKeeper server responds at {self._hosts} within {connection_timeout_ms} ms"

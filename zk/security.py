@@ -91,7 +91,7 @@ UNSECURED = ZooKeeperSecurity()
 """Kafka's default: no authentication, no TLS, and open ACLs."""
 
 
-def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
+def zookeeper_tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
     """Return the error to raise if servers accept connections but the TLS handshake fails."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ZooKeeperUnavailable(

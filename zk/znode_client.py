@@ -54,7 +54,7 @@ class NodeExists(StoreError):
     """The znode to create already exists, and not because of a write whose reply was lost."""
 
 
-def reason(code: ResultCode, path: str) -> str:
+def keeper_text(code: ResultCode, path: str) -> str:
     """Return the text of ZooKeeper's KeeperException, e.g. ``KeeperErrorCode = NoNode for /a``."""
     return f"KeeperErrorCode = {_TEXTS.get(code, code.name)} for {path}"
 
@@ -63,7 +63,7 @@ def store_error(code: ResultCode, path: str) -> StoreError:
     """Return the error for an unexpected result code."""
     kind = {ResultCode.SESSIONEXPIRED: SessionExpired, ResultCode.NODEEXISTS: NodeExists}
     return kind.get(code, StoreError)(
-        reason(code, path),
+        keeper_text(code, path),
         hint=_IDENTITY_HINT if code is ResultCode.NOAUTH else None,
         definite=code.is_definite,
         retriable=not code.is_definite,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
+from klamm.admin.elections.elections import ElectionTexts, parse_election_data, run_election
 from klamm.admin.jopt import OptionParser, Options
 from klamm.admin.tool_json import decoding
 from klamm.admin.tool_output import KafkaTool, ToolOutput, check_properties_file, read_file
@@ -57,7 +57,7 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
         exception="replica(s) could not be elected",
     )
     with services.open_cluster(server) as admin:
-        return elect_leaders(admin, election_type, partitions, TIMEOUT_MS, texts, output)
+        return run_election(admin, election_type, partitions, TIMEOUT_MS, texts, output)
 
 
 run_election_command: Final = KafkaTool(PARSER, _run)

@@ -55,7 +55,7 @@ def parse_election_data(text: str, what: str, missing: str) -> list[TopicPartiti
     return partitions
 
 
-def elect_leaders(
+def run_election(
     admin: KafkaAdmin,
     election_type: ElectionType,
     partitions: Collection[TopicPartition] | None,

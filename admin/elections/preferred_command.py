@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
+from klamm.admin.elections.elections import ElectionTexts, parse_election_data, run_election
 from klamm.admin.jopt import (
     OptionParser,
     Options,
@@ -84,7 +84,7 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
     with services.connected(zookeeper, server, writes=True) as found:
         if not isinstance(found, KafkaZkClient):
             kind = ElectionType.PREFERRED
-            return elect_leaders(found, kind, partitions, TIMEOUT_MS, _TEXTS, output)
+            return run_election(found, kind, partitions, TIMEOUT_MS, _TEXTS, output)
         try:
             _write_znode(found, partitions, output)
         except (EnvironmentProblem, NotKlamm):

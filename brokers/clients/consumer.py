@@ -94,7 +94,7 @@ class Fetching(msgspec.Struct, frozen=True):
     position: Position
 
 
-PartitionState = AwaitReset | AwaitValidation | Fetching
+FetchState = AwaitReset | AwaitValidation | Fetching
 
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class Consumer:
         self.last_errors: dict[TopicPartition, Errors] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.is_paused = False
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, FetchState] = {}
         self._retry_ms: dict[TopicPartition, float] = {}
         self._asked: dict[TopicPartition, int] = {}
         self._fetched: dict[TopicPartition, Read] = {}
@@ -270,7 +270,7 @@ class Consumer:
 
     def _ask(self, now_ms: float) -> None:
         """Send each leader at most one request of each type for the partitions that are ready."""
-        ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
+        ready: dict[tuple[int, type[FetchState]], list[TopicPartition]] = {}
         metadata = self.network.metadata
         invalid_topics, busy = metadata.invalid_topics, self.network.in_flight_of(FetchRequest)
         for tp, state in self._states.items():
@@ -427,14 +427,14 @@ class Consumer:
 
     # -- positions
 
-    def _set(self, tp: TopicPartition, state: PartitionState) -> None:
+    def _set(self, tp: TopicPartition, state: FetchState) -> None:
         assert tp in self._states, f"{tp} is not assigned"
         self._states[tp] = state
         self._asked.pop(tp, None)
         self._fetched.pop(tp, None)
         self.errors.pop(tp, None)
 
-    def _reset_state(self, tp: TopicPartition) -> PartitionState:
+    def _reset_state(self, tp: TopicPartition) -> FetchState:
         timestamp_ms = _RESETS.get(self.config.auto_offset_reset)
         if timestamp_ms is None:
             self.errors[tp] = f"Undefined offset with no reset policy for partitions: [{tp}]"

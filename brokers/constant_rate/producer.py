@@ -28,7 +28,7 @@ from klamm.cluster.constant_rate import (
     ConstantRateRequest,
     ConstantRateResponse,
     RateSchedule,
-    record_count,
+    records_produced,
 )
 from klamm.cluster.records import Stretch
 from klamm.cluster.requests import Address, Disconnected, Message
@@ -132,7 +132,7 @@ class ConstantRateProducer:
 
     def produced(self, tp: TopicPartition, now_ms: float) -> int:
         """Return the number of records produced by ``now_ms`` (in monotonic milliseconds)."""
-        return record_count(self.partitions[tp].rate.records_per_s, self._since_ms, now_ms)
+        return records_produced(self.partitions[tp].rate.records_per_s, self._since_ms, now_ms)
 
     # -- messages and timers
 

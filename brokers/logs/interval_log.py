@@ -35,7 +35,7 @@ from klamm.brokers.logs.intervals import (
     Held,
     can_be_joined,
     fitting_end,
-    joined,
+    join_adjacent,
     pack,
     per_epoch,
     unpack,
@@ -389,7 +389,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         if is_first or not can_be_joined(before[-1], interval):
             before.append(interval)
         else:
-            before[-1] = joined(before[-1], interval)
+            before[-1] = join_adjacent(before[-1], interval)
         held.active_bytes += interval.size_bytes
         self.log_end_offset = interval.end
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:

@@ -122,7 +122,7 @@ def can_be_joined(last: Interval, interval: Interval) -> bool:
     return of_last == interval.size_bytes * (last.end - last.start)
 
 
-def joined(last: Interval, interval: Interval) -> Interval:
+def join_adjacent(last: Interval, interval: Interval) -> Interval:
     """Join two adjacent intervals of the same leader epoch."""
     return Interval(
         last.leader_epoch,
@@ -138,7 +138,7 @@ def per_epoch(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     found: list[Interval] = []
     for interval in intervals:
         if found and found[-1].leader_epoch == interval.leader_epoch:
-            found[-1] = joined(found[-1], interval)
+            found[-1] = join_adjacent(found[-1], interval)
         else:
             found.append(interval)
     return tuple(found)

@@ -19,8 +19,8 @@ from klamm.brokers.partitions.remote_replica import (
     NEVER_MS,
     RemoteReplica,
     RemoteReplicas,
-    pack,
-    unpack,
+    pack_followers,
+    unpack_followers,
 )
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
@@ -74,13 +74,13 @@ class Partition(msgspec.Struct, gc=False):
         """The followers that have fetched at this leader epoch. Callers may change their state."""
         known = self.known
         if isinstance(known, bytes):
-            known = self.known = unpack(known)
+            known = self.known = unpack_followers(known)
         return known
 
     def pack(self, now_ms: float) -> None:
         """Save memory while the replica is idle, by packing values into bytes."""
         if self.known and not isinstance(self.known, bytes):
-            self.known = pack(self.known)
+            self.known = pack_followers(self.known)
         if isinstance(self.log, IntervalLog):
             self.log.pack()
         if self.stored_high_watermark(now_ms) == self.high_watermark:

@@ -113,7 +113,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 
-def pack(remotes: RemoteReplicas) -> bytes:
+def pack_followers(remotes: RemoteReplicas) -> bytes:
     """Pack one or more followers into bytes that need a fifth of the memory."""
     last = remotes[-1]
     resting = _Packed(
@@ -127,6 +127,6 @@ def pack(remotes: RemoteReplicas) -> bytes:
     return _encode(resting if resting.unpacked() == remotes else _Packed(remotes))
 
 
-def unpack(packed: bytes) -> RemoteReplicas:
-    """Return the followers that ``pack`` has packed."""
+def unpack_followers(packed: bytes) -> RemoteReplicas:
+    """Return the followers that ``pack_followers`` has packed."""
     return _decode(packed).unpacked()

@@ -34,7 +34,7 @@ from klamm.replay.engines.spark_blocks import (
     names_in,
     splits_of,
 )
-from klamm.replay.spark_cluster import is_local, is_loopback
+from klamm.replay.spark_cluster import is_local, is_local_master
 from klamm.replay.spark_errors import SHARED_STORAGE, unpersist
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SparkEngine:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
         master = str(session.sparkContext.master)
-        self.remote = None if is_local(master) or is_loopback(master) else master
+        self.remote = None if is_local(master) or is_local_master(master) else master
         self._numbers = count(1)
         self._kept: dict[str, DataFrame] = {}
         self._arrow: dict[str, pa.Table] = {}

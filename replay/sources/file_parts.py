@@ -55,25 +55,25 @@ class Lines(NamedTuple):
     first_line: int
 
 
-def size_of(paths: Sequence[Path]) -> int:
+def total_size_bytes(paths: Sequence[Path]) -> int:
     """Return the total size of the files in bytes."""
     return sum(path.stat().st_size for path in paths)
 
 
 def part_size(engine: Engine, paths: Sequence[Path]) -> int:
     """Return a part size in bytes that gives each processor an equal number of parts."""
-    size, at_once = size_of(paths), engine.cores
+    size, at_once = total_size_bytes(paths), engine.cores
     rounds = max(_LEAST_ROUNDS, -(-size // (PART_BYTES * at_once)))
     return max(_LEAST_PART_BYTES, -(-size // (rounds * at_once)))
 
 
-def cut(engine: Engine, paths: Sequence[Path], part_bytes: int) -> list[FilePart]:
+def cut_into_parts(engine: Engine, paths: Sequence[Path], part_bytes: int) -> list[FilePart]:
     """Divide files into parts, in order, and count the lines of each part."""
     files = [list(cut_file(path, part_bytes)) for path in paths]
     uncounted = [part for parts in files if len(parts) > 1 for part in parts]
     counts: dict[FilePart, int] = {}
     if uncounted:
-        counts.update(zip(uncounted, engine.map(count_lines, uncounted), strict=True))
+        counts.update(zip(uncounted, engine.map(count_newlines, uncounted), strict=True))
     return [
         part for parts in files for part in number(parts, [counts.get(part, 0) for part in parts])
     ]
@@ -175,7 +175,7 @@ def whole_file(path: Path) -> FilePart:
     return FilePart(str(path.absolute()), 0, path.stat().st_size, _compression(path))
 
 
-def count_lines(part: FilePart) -> int:
+def count_newlines(part: FilePart) -> int:
     """Count the newlines in a part, shifted towards the start of the file by one byte.
 
     ``read_part`` shifts the part in the same way, because the part begins with a whole line only if

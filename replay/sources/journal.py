@@ -42,11 +42,11 @@ from klamm.replay.sources import (
 from klamm.replay.sources.file_parts import (
     FilePart,
     Lines,
-    cut,
+    cut_into_parts,
     decompressed_head,
     part_size,
     read_part,
-    size_of,
+    total_size_bytes,
 )
 from klamm.replay.sources.log_tail import FollowedPart, read_log_part
 
@@ -276,8 +276,8 @@ def batches_of(blocks: Iterable[Lines | DamagedLine], file: str) -> Iterator[pa.
 
 def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders: Folders) -> str:
     """Read journals, and encode and store their rows. ``options`` is ignored."""
-    parts = cut(engine, paths, part_size(engine, paths))
-    return store_tasks(engine, Tasks(parts, read_part_of_journal, size_of(paths)), folders)
+    parts = cut_into_parts(engine, paths, part_size(engine, paths))
+    return store_tasks(engine, Tasks(parts, read_part_of_journal, total_size_bytes(paths)), folders)
 
 
 SOURCE: Final = LogSource(JOURNAL, True, recognizes, store)

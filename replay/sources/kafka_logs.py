@@ -49,7 +49,7 @@ from klamm.replay.sources.file_parts import (
     decompressed_head,
     part_size,
     read_part,
-    size_of,
+    total_size_bytes,
 )
 from klamm.replay.sources.kafka_log_files import LogPart, plan
 
@@ -99,7 +99,7 @@ def _store(
         beside=options.beside,
     )
     read = partial(_read_parts, source, zone)
-    return store_tasks(engine, Tasks(tasks, read, size_of(paths)), folders)
+    return store_tasks(engine, Tasks(tasks, read, total_size_bytes(paths)), folders)
 
 
 def _find_none(text: str) -> Iterator[re.Match[str]]:

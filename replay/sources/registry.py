@@ -46,7 +46,7 @@ class SourceFiles(NamedTuple):
         return sum(summary.size for summary in self.summaries)
 
 
-def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
+def find_logs(paths: Sequence[Path]) -> list[SourceFiles]:
     """Find all logs at or below some paths, and group them by kind.
 
     Includes the rotated files of each log. Directories are searched recursively; files in them that

@@ -19,12 +19,12 @@ from klamm.replay.engines import Engine, rows
 from klamm.replay.event_files import Folders, Tasks, store_tasks, write_batches, write_parts
 from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG, DamagedLine
 from klamm.replay.sources import LogSource, SourceOptions, damaged_batch
-from klamm.replay.sources.file_parts import part_size, size_of
+from klamm.replay.sources.file_parts import part_size, total_size_bytes
 from klamm.replay.sources.zookeeper_events import events_of
 from klamm.replay.sources.zookeeper_files import (
     ZxidRange,
-    find_files,
     find_gaps,
+    find_zookeeper_files,
     has_overlap,
     is_snapshot,
     is_txn_log,
@@ -55,8 +55,8 @@ def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders
     If the logs do not begin with the first transaction, one snapshot replaces the earlier logs.
     Raises UsageError if two files have different transactions with the same zxid.
     """
-    files = find_files(paths)
-    size = size_of(files.logs)
+    files = find_zookeeper_files(paths)
+    size = total_size_bytes(files.logs)
     scan = partial(scan_log, part_size(engine, files.logs))
     scans = engine.map(scan, files.logs, size)
     ranges = [zxids for scanned in scans for zxids in scanned.ranges]

@@ -44,7 +44,7 @@ class ZooKeeperFiles(NamedTuple):
     snapshots: tuple[Path, ...]
 
 
-def find_files(paths: Iterable[Path]) -> ZooKeeperFiles:
+def find_zookeeper_files(paths: Iterable[Path]) -> ZooKeeperFiles:
     """Find logs and snapshots. A path is a file, a directory, or the parent of ``version-2``.
 
     Raises UsageError for a path that does not exist or a directory without such files,

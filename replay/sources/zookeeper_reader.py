@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from klamm.replay.sources import batches
-from klamm.replay.sources.zookeeper_files import find_files
+from klamm.replay.sources.zookeeper_files import find_zookeeper_files
 from klamm.zk.txn_log import TxnDamage, TxnOp, read_txn_log
 
 FORMAT: Final = "zktxnlog"
@@ -70,7 +70,7 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per file."""
-        return [InputPartition(str(path)) for path in find_files(self._paths).logs]
+        return [InputPartition(str(path)) for path in find_zookeeper_files(self._paths).logs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a file as Arrow batches."""

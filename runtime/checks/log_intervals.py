@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from klamm.brokers.logs.interval_log import IntervalLog
-from klamm.brokers.logs.intervals import Held, joined
+from klamm.brokers.logs.intervals import Held, join_adjacent
 from klamm.cluster.records import Interval
 from klamm.cluster.types import TopicPartition
 
@@ -77,7 +77,7 @@ class LogIntervals:
         last = intervals[known.at]
         for at, interval in enumerate(islice(intervals, known.at + 1, None), known.at + 1):
             if interval.leader_epoch == last.leader_epoch:
-                last = joined(last, interval)
+                last = join_adjacent(last, interval)
             else:
                 known.closed = (*known.closed, self._share(last))
                 known.at, last = at, interval

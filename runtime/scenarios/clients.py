@@ -22,7 +22,7 @@ from klamm.cluster.errors import KlammError, RequestTimedOut
 from klamm.cluster.requests import Address, Request, Response
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.clients import Finding, check_clients, check_leader, lost_offsets
-from klamm.runtime.cluster import brokers_of, leader_of
+from klamm.runtime.cluster import brokers_of, leading_replica
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
 from klamm.runtime.transport import RequestClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -191,7 +191,7 @@ class ScenarioClients:
 
     def _leader_of(self, tp: TopicPartition) -> tuple[int, ReplicaLog] | None:
         """Return the running leader with the highest epoch, and its log; None without a leader."""
-        led = leader_of(tp, brokers_of(self._host.cluster))
+        led = leading_replica(tp, brokers_of(self._host.cluster))
         return None if led is None or led[1].log is None else (led[0], led[1].log)
 
 

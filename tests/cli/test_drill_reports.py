@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from klamm.cli import drill_crash
-from klamm.cli.drill_twice import compare, repeat
+from klamm.cli.drill_twice import compare_journals, repeat
 from klamm.cli.hunt import _Report, _seeds
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
@@ -395,7 +395,7 @@ def test_what_is_said_of_two_journals(
             f"  first run:  {seen}",
             f"  second run: {again}",
         ]
-    assert compare(one, other).lines("d") == lines
+    assert compare_journals(one, other).lines("d") == lines
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from klamm.replay.event_table import (
     RunCoverage,
     SourceSummary,
 )
-from klamm.replay.sources.registry import find_files
+from klamm.replay.sources.registry import find_logs
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -112,10 +112,10 @@ def test_servers_may_have_equal_snapshots(tmp_path: Path) -> None:
     for server in ("one", "two"):
         (tmp_path / server).mkdir()
         (tmp_path / server / "snapshot.0").write_bytes(b"ZKSN\0\0\0\2" + b"\xff" * 8)
-    (found,) = find_files([tmp_path])
+    (found,) = find_logs([tmp_path])
     assert [path.parent.name for path in found.paths] == ["one", "two"]
     with pytest.raises(UsageError, match=r"one/snapshot\.0 is given twice"):
-        find_files([tmp_path, tmp_path / "one"])
+        find_logs([tmp_path, tmp_path / "one"])
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
@@ -127,10 +127,10 @@ def test_a_file_beside_its_compressed_copy_is_refused(
     (tmp_path / "journal.jsonl").write_bytes(whole)
     packed.write_bytes(pack(whole))
     with pytest.raises(UsageError, match=r"journal\.jsonl\.packed is a copy of \S+/journal\.jsonl"):
-        find_files([tmp_path])
+        find_logs([tmp_path])
     for other in (pack(whole[:-1]), pack(whole)[:-9]):
         packed.write_bytes(other)
-        (found,) = find_files([tmp_path])
+        (found,) = find_logs([tmp_path])
         assert [path.name for path in found.paths] == ["journal.jsonl", "journal.jsonl.packed"]
 
 
@@ -150,12 +150,12 @@ def test_a_journal_brings_its_rotated_files_along(tmp_path: Path) -> None:
     journal.write_bytes(b"".join(whole[20:]))
     expected = [packed.name, names[1], "journal.jsonl"]
     for given in ([journal], [tmp_path / names[1], journal], [journal, packed]):
-        (found,) = find_files(given)
+        (found,) = find_logs(given)
         assert sorted(path.name for path in found.paths) == sorted(expected)
-    (found,) = find_files([tmp_path])
+    (found,) = find_logs([tmp_path])
     assert sorted(path.name for path in found.paths) == sorted(expected)
     journal.write_bytes(b"")
-    (found,) = find_files([journal])
+    (found,) = find_logs([journal])
     assert [path.name for path in found.paths] == expected[:2]
 
 

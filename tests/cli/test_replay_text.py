@@ -14,7 +14,7 @@ import pytest
 
 from klamm.cli import replay_diff, replay_sql
 from klamm.cli.main import main
-from klamm.cli.replay_run import _is_narrow, facts_of, read_filters, show_page
+from klamm.cli.replay_run import _is_narrow, filter_facts, read_filters, show_page
 from klamm.cluster.errors import UsageError
 from klamm.replay.diff import Difference, Differences, Divergence, Side
 from klamm.replay.filters import Filters
@@ -82,7 +82,7 @@ def test_states_are_listed_of_selected_partitions(filters: Filters, is_narrow: b
 
 def test_filters_are_facts() -> None:
     filters = Filters(("t", "u"), (1, 0), 0, 1_500, 2_000, 7, 0x1F)
-    assert list(facts_of(filters)) == [
+    assert list(filter_facts(filters)) == [
         ("only topics", "t, u"),
         ("only partitions of brokers", "1, 0"),
         ("counted from", "1970-01-01 00:00:00.000 UTC"),
@@ -91,7 +91,7 @@ def test_filters_are_facts() -> None:
         ("as of controller epoch", "7"),
         ("as of zxid", "0x1f"),
     ]
-    assert list(facts_of(Filters())) == []
+    assert list(filter_facts(Filters())) == []
 
 
 def shown(table: Table, states: dict[str, Any] | None = None) -> list[str]:

@@ -16,7 +16,7 @@ from klamm.cli.server_options import Answered
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills import step_language
-from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
+from klamm.drills.actions import DRILL_ACTIONS as DRILL_ACTIONS
 from klamm.drills.actions import kind_of
 from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, play
@@ -78,7 +78,7 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table with one row more, for who reads it."""
     monkeypatch.setitem(ACTIONS, "stumble", ROW)  # type: ignore[arg-type]
     words = DRILL_ACTIONS | {"stumble": kind_of("stumble", ROW.action, ROW.example)}
-    monkeypatch.setattr(step_language, "ACTIONS", words)
+    monkeypatch.setattr(step_language, "DRILL_ACTIONS", words)
     routes = (api.action_route("stumble", ROW), api.action_route("shake", SHAKE_ROW))
     monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, *routes))
 

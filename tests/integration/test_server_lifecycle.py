@@ -28,7 +28,7 @@ from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.runtime.actions import Kill, MoveController, PowerOff, Start, Stop
 from klamm.runtime.journal import read_journal
 from klamm.server import admin_channel, broker_operations, cluster_server
-from klamm.server.admin_channel import MAY_BE_DONE
+from klamm.server.admin_channel import MAY_STILL_ACT
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import read_address
@@ -336,7 +336,7 @@ def test_a_request_that_the_controller_does_not_answer_may_still_be_done(
         event_thread.pause()
         with pytest.raises(RequestTimedOut) as refused:
             server.admin.create_topics(msgspec.structs.replace(TOPIC, timeout_ms=100))
-        assert (refused.value.hint, refused.value.definite) == (MAY_BE_DONE, False)
+        assert (refused.value.hint, refused.value.definite) == (MAY_STILL_ACT, False)
         monkeypatch.setattr(server.admin._channel, "_api_timeout_s", 0.1)
         with pytest.raises(RequestTimedOut) as unread:
             server.admin.list_partition_reassignments()
@@ -346,7 +346,7 @@ def test_a_request_that_the_controller_does_not_answer_may_still_be_done(
             server.admin.create_topics(msgspec.structs.replace(TOPIC, timeout_ms=100))
         server.cluster.own_session.state = SessionState.CONNECTED
         where = server.cluster.connect_string
-        assert lost.value.hint == f"ZooKeeper at {where} does not respond; {MAY_BE_DONE}"
+        assert lost.value.hint == f"ZooKeeper at {where} does not respond; {MAY_STILL_ACT}"
         event_thread.resume()
         wait_until(lambda: TOPIC.topics[0].name in server.admin.list_topics())
 

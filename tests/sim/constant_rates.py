@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.brokers.constant_rate.producer import Rate
-from klamm.cluster.constant_rate import RATE_MARGIN_MS, record_count
+from klamm.cluster.constant_rate import RATE_MARGIN_MS, records_produced
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import Address, Message
@@ -101,7 +101,7 @@ class PlainProducer:
 
     def _send(self) -> None:
         now_ms = self._world.clock.monotonic_ms()
-        produced = record_count(self._rate.records_per_s, self._since_ms, now_ms)
+        produced = records_produced(self._rate.records_per_s, self._since_ms, now_ms)
         count, self._sent = produced - self._sent, produced
         for tp in T if count else ():
             leader = state_of(self._world, *tp).leader

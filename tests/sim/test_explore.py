@@ -27,7 +27,7 @@ from klamm.controller.channel_manager import InFlight
 from klamm.controller.events import IsrChangeNotification
 from klamm.drills.expander import Chunk, Expander
 from klamm.drills.exploration import Exploration, SearchSpace, parse_scope
-from klamm.drills.exploring import Explored, explore, replay
+from klamm.drills.exploring import Explored, explore, make_steps
 from klamm.runtime.simulated.checkpoint import Checkpoint
 from klamm.runtime.simulated.state_digest import StateText
 
@@ -251,7 +251,7 @@ def test_a_known_bug_of_kafka_is_found(
     result = last(with_quirk)
     assert result.violation is not None
     assert (result.violation.name, len(result.path)) == (violated, steps)
-    *_, (_, state) = replay(with_quirk, result.path)
+    *_, (_, state) = make_steps(with_quirk, result.path)
     assert state.violation() == result.violation
     without = last(scope)
     assert without.is_complete and without.violation is None

@@ -11,8 +11,8 @@ from typing import get_type_hints
 import pytest
 
 import klamm
-from klamm.drills.actions import ACTIONS
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.actions import DRILL_ACTIONS
+from klamm.drills.conditions import DRILL_CONDITIONS
 from klamm.testing.actions import Conditions
 from klamm.testing.cluster import ScriptedCluster
 from tests.unit.report.pages import read_page
@@ -20,7 +20,7 @@ from tests.unit.report.pages import read_page
 SEED_7 = "\nreplay: klamm.SimulatedCluster(brokers=3, seed=7)"
 
 
-@pytest.mark.parametrize("word", ACTIONS)
+@pytest.mark.parametrize("word", DRILL_ACTIONS)
 def test_each_action_of_drills_is_a_typed_method(word: str) -> None:
     method = getattr(klamm.SimulatedCluster, word)
     assert method.__doc__
@@ -30,7 +30,7 @@ def test_each_action_of_drills_is_a_typed_method(word: str) -> None:
 
 
 def test_until_and_expect_take_the_conditions_of_drills() -> None:
-    of_cluster = {word for word, kind in CONDITIONS.items() if not kind.is_of_tool}
+    of_cluster = {word for word, kind in DRILL_CONDITIONS.items() if not kind.is_of_tool}
     assert set(Conditions.__annotations__) == of_cluster
 
 

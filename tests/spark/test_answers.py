@@ -22,7 +22,7 @@ from klamm.replay.listings import in_words
 from klamm.replay.questions.columns import judged
 from klamm.replay.questions.duplicates import without
 from klamm.replay.questions.isrs import flapping_replicas, moves
-from klamm.replay.run import Answers, answer
+from klamm.replay.run import Answers, answering
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from tests.spark.fold import (
@@ -80,7 +80,7 @@ def table(
 def answered(table: EventTable) -> Iterator[tuple[Answers, int]]:
     """All answers, and in how many of Spark's actions they were computed."""
     before = actions_of(table.engine)
-    with answer(table) as found:
+    with answering(table) as found:
         yield found, actions_of(table.engine) - before
 
 
@@ -310,7 +310,7 @@ def test_the_time_offline_counts_from_a_time(
     from_ms = sorted(at.end_ms or last_ms for at in whole)[len(whole) // 2]
     expected = sum(max(0, (at.end_ms or last_ms) - max(at.start_ms or 0, from_ms)) for at in whole)
     table = table_of(duckdb, tmp_path, rows)
-    with answer(table, Filters(from_ms=from_ms)) as found:
+    with answering(table, Filters(from_ms=from_ms)) as found:
         topics = [row for row in told(table, found.tables["topics"]()) if row["run"] == "whole"]
     assert sum(row["offline_ms"] for row in topics) == expected > 0
 
@@ -344,7 +344,7 @@ def test_as_of_an_epoch_and_from_a_time(
     before = fold(lines_of([row for row in rows if row.epoch <= 1]))
     from_ms = sorted(row.t_ms for row in rows if row.run_id == "whole" and row.epoch == 1)[100]
     filters = Filters(as_of_epoch=1, from_ms=from_ms, topics=("t",))
-    with answer(table, filters) as found:
+    with answering(table, filters) as found:
         last = {partition_of(row): row for row in told(table, found.tables["partitions"]())}
         counts = found.counts
         elections = found.listings["failovers"]

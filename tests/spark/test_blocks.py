@@ -16,7 +16,7 @@ from klamm.replay.engines import rows as rows_in
 from klamm.replay.engines.spark_blocks import Division, from_stream, splits_of
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.filters import Filters
-from klamm.replay.run import Answers, answer
+from klamm.replay.run import Answers, answering
 from tests.spark.journals import as_run, eventful_journal, generated_journal, spoilt, table_of
 
 BLOCK_ROWS = 300
@@ -56,7 +56,7 @@ def test_many_blocks_have_the_answers_of_one(
     monkeypatch.setattr(spark_blocks, "BLOCK_ROWS", BLOCK_ROWS)
     monkeypatch.setattr(spark_blocks, "ARROW_BYTES", ARROW_BYTES)
     whole, divided = open_table(duckdb, folder), open_table(spark_engine, folder)
-    with answer(whole, filters) as one, answer(divided, filters) as many:
+    with answering(whole, filters) as one, answering(divided, filters) as many:
         assert many.counts == one.counts
         assert sorted(many.listings) == sorted(one.listings)
         for name, listing in one.listings.items():

@@ -12,7 +12,7 @@ from klamm.replay.engines import Engine
 from klamm.replay.event_schema import SCHEMA_VERSION
 from klamm.replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
 from klamm.replay.filters import Filters, check, narrow
-from klamm.replay.run import answer
+from klamm.replay.run import answering
 from tests.spark.conftest import rows_of, table_in
 
 RUN = RunCoverage("r", 3, 4, 6, first_ms=10, last_ms=60, missing=0, repeated=0)
@@ -77,7 +77,7 @@ def test_what_is_not_there_is_refused(
     with pytest.raises(UsageError, match=words) as caught:
         check(table, Filters(**asked))
     assert caught.value.hint is not None and hint in caught.value.hint
-    with pytest.raises(UsageError, match=words), answer(table, Filters(**asked)):
+    with pytest.raises(UsageError, match=words), answering(table, Filters(**asked)):
         pass
 
 

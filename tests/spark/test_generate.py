@@ -28,7 +28,7 @@ from klamm.replay.generate.recording import FLAPS
 from klamm.replay.ingest import make_table
 from klamm.replay.questions.columns import OFFLINE, judged, kind_code
 from klamm.replay.questions.lives import lives, offline_changes, offline_intervals, offline_timeline
-from klamm.replay.run import Answers, answer
+from klamm.replay.run import Answers, answering
 from klamm.replay.sources import SourceOptions
 from tests.spark.invariants import check_invariants
 
@@ -61,7 +61,7 @@ class Made:
             options = SourceOptions(timezone="UTC")
             make_table(engine, [self.logs], table, options=options)
         self.table: EventTable = open_table(engine, table)
-        self.answers: Answers = stack.enter_context(answer(self.table))
+        self.answers: Answers = stack.enter_context(answering(self.table))
 
     def planted(self, kind: Planted) -> list[Row]:
         return [one for one in self.truth.anomalies if one["kind"] == kind]
@@ -306,7 +306,7 @@ def test_the_invariants_hold_over_restarts_failures_and_deletions(
         table = tmp_path / "table"
         make_table(duckdb, [tmp_path / "logs"], table, options=SourceOptions(timezone="UTC"))
     opened = open_table(duckdb, table)
-    with answer(opened) as answers:
+    with answering(opened) as answers:
         check_invariants(opened, answers)
         assert answers.violations == {}
         assert len(answers.logs) == 1

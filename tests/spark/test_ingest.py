@@ -29,11 +29,11 @@ from klamm.replay.ingest import ingest, make_table
 from klamm.replay.page import replay_page
 from klamm.replay.page_head import Replayed
 from klamm.replay.progress import Progress
-from klamm.replay.run import answer
+from klamm.replay.run import answering
 from klamm.replay.sources import SourceOptions
-from klamm.replay.sources.file_parts import FilePart, cut
+from klamm.replay.sources.file_parts import FilePart, cut_into_parts
 from klamm.replay.sources.journal import read_part_of_journal
-from klamm.replay.sources.registry import find_files
+from klamm.replay.sources.registry import find_logs
 from klamm.replay.spark_errors import as_klamm_error
 from klamm.report.values import Table
 from tests.journal_bytes import journal_bytes
@@ -141,7 +141,7 @@ def test_a_cluster_that_was_restarted_is_one_run(engine: Engine, tmp_path: Path)
         2,
     )
     assert (coverage.missing, coverage.repeated) == (0, 0)
-    with answer(open_table(engine, tmp_path / "table")) as found:
+    with answering(open_table(engine, tmp_path / "table")) as found:
         assert found.violations == {}
         (reassignment,) = found.listings["reassignments"].rows
         starts = [
@@ -215,7 +215,7 @@ def test_rows_keep_their_lines_in_whatever_parts_a_file_is_read(
     paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for path, count in zip(paths, (40, 3), strict=True):
         path.write_bytes(encoded(*map(row, range(1, count + 1))))
-    parts = cut(engine, paths, part_bytes=500)
+    parts = cut_into_parts(engine, paths, part_bytes=500)
     assert len(parts) > 4
     read = [At(**row) for task in parts for row in rows_of_part(task)]
     expected = [
@@ -248,7 +248,7 @@ def test_no_table_is_made_of_what_cannot_be_read(engine: Engine, tmp_path: Path)
 
 
 def test_a_file_that_goes_away_leaves_no_table(engine: Engine, journal: Path) -> None:
-    found = find_files([journal])
+    found = find_logs([journal])
     table = journal.with_name("table")
 
     def make() -> None:

@@ -22,7 +22,7 @@ from klamm.replay.sources import LogSource, SourceOptions
 from klamm.replay.sources.file_parts import FilePart
 from klamm.replay.sources.kafka_log_files import plan
 from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
-from klamm.replay.sources.registry import find_files
+from klamm.replay.sources.registry import find_logs
 from tests.spark.reading import At, read_source
 
 DATA = Path(__file__).parents[1] / "data" / "kafka_logs"
@@ -284,7 +284,7 @@ def test_the_registry_finds_them_by_name_or_content(tmp_path: Path) -> None:
     shutil.copytree(MOVED, tmp_path / "b0")
     (tmp_path / "b0" / "state-change.log").rename(tmp_path / "b0" / "copied.txt")
     (tmp_path / "b0" / "server.log").write_text("[2021-09-01 10:00:00,000] INFO x (kafka.X)\n")
-    found = {files.source.name: [p.name for p in files.paths] for files in find_files([tmp_path])}
+    found = {files.source.name: [p.name for p in files.paths] for files in find_logs([tmp_path])}
     assert found == {"state-change.log": ["copied.txt"], "controller.log": ["controller.log"]}
 
 

@@ -17,7 +17,7 @@ from klamm.replay.ingest import make_table
 from klamm.replay.kafka_order import with_deletions
 from klamm.replay.listings import in_words
 from klamm.replay.questions.columns import kind_code
-from klamm.replay.run import Answers, answer
+from klamm.replay.run import Answers, answering
 from tests.spark.conftest import rows_of, table_in
 from tests.spark.invariants import check_invariants
 
@@ -30,7 +30,7 @@ def asked_of(engine: Engine, folder: Path, stack: ExitStack) -> Any:
     def ask(*logs: Path) -> tuple[EventTable, Answers]:
         make_table(engine, logs, folder / "table")
         table = open_table(engine, folder / "table")
-        answers = stack.enter_context(answer(table))
+        answers = stack.enter_context(answering(table))
         check_invariants(table, answers)
         return table, answers
 

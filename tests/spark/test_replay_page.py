@@ -20,7 +20,7 @@ from klamm.replay.ingest import make_table
 from klamm.replay.page import life_rows, replay_page
 from klamm.replay.page_head import Replayed
 from klamm.replay.result_folder import as_values, result_folder, write_answers, write_tables
-from klamm.replay.run import Answers, answer
+from klamm.replay.run import Answers, answering
 from klamm.replay.views import ask, make_views
 from klamm.report.page import page_html
 from klamm.report.plots import WIDTH, frame_of
@@ -66,7 +66,7 @@ def broken(
 
 @pytest.fixture(scope="module")
 def answers(broken: EventTable) -> Iterator[Answers]:
-    with answer(broken) as found:
+    with answering(broken) as found:
         yield found
 
 
@@ -131,7 +131,7 @@ def test_a_browser_zooms_all_plots_and_finds_a_partition(
     whole: EventTable, rows: list[JournalRow], tmp_path: Path
 ) -> None:
     file = tmp_path / "page.html"
-    with answer(whole) as found:
+    with answering(whole) as found:
         page = replay_page(Replayed("x", None, [], {}), found, life_rows(whole, found))
         file.write_text(page_html(page), encoding="utf-8")
         begin_ms, end_ms = found.first_ms or 0, found.last_ms or 0

@@ -29,7 +29,7 @@ from klamm.replay.event_schema import (
 )
 from klamm.replay.event_table import EventTable, Manifest
 from klamm.replay.questions.isrs import FLAP_WINDOW_MS
-from klamm.replay.run import answer
+from klamm.replay.run import answering
 from klamm.replay.spark import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -145,7 +145,7 @@ def test_what_does_not_fit_into_duckdbs_memory_is_answered_as_well(folder: Path)
 
 
 def check(table: EventTable) -> None:
-    with answer(table) as found:
+    with answering(table) as found:
         counts = found.counts
         (illegal,) = found.listings["illegal"].rows
         (gap,) = found.listings["gaps"].rows

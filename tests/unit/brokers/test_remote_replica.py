@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from klamm.brokers.partitions.remote_replica import NEVER_MS, RemoteReplica, pack, unpack
+from klamm.brokers.partitions.remote_replica import (
+    NEVER_MS,
+    RemoteReplica,
+    pack_followers,
+    unpack_followers,
+)
 from klamm.cluster.data_requests import FetchPartition
 from tests.unit.brokers.replicas import Replicas
 
@@ -46,7 +51,7 @@ def test_a_fetch_tells_where_a_follower_is_and_is_owed_no_longer() -> None:
     assert (remote.log_end_offset, remote.log_start_offset) == (7, 2)
     assert (remote.fetched_ms, remote.leader_end_at_fetch) == (5.0, 9)
     assert not remote.owes_fetch
-    assert unpack(pack((remote,))) == (remote,)
+    assert unpack_followers(pack_followers((remote,))) == (remote,)
 
 
 def test_a_follower_that_keeps_up_without_fetching_does_not_lag() -> None:

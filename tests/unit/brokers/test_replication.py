@@ -10,7 +10,7 @@ import pytest
 from klamm.brokers.config import broker_config
 from klamm.brokers.leaders.leader_replicas import FollowerNotifications
 from klamm.brokers.logs.interval_log import IntervalLog
-from klamm.brokers.partitions.remote_replica import RemoteReplica, pack, unpack
+from klamm.brokers.partitions.remote_replica import RemoteReplica, pack_followers, unpack_followers
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
     FetchPartition,
@@ -85,8 +85,8 @@ def test_followers_that_differ_are_the_same_after_folding() -> None:
     resting = [RemoteReplica(n, 5.5 + n, 5.5 + n, 9, 9, 2, False, 9, 1) for n in (3, 200, 1)]
     behind = RemoteReplica(2, 1.0, 7.0, 9, 4, 1, True, 4, 0)
     for remotes in (tuple(resting), (*resting, behind), (behind, *resting), (behind,)):
-        assert unpack(pack(remotes)) == remotes
-    assert len(pack(tuple(resting))) < len(pack((*resting, behind))) / 2
+        assert unpack_followers(pack_followers(remotes)) == remotes
+    assert len(pack_followers(tuple(resting))) < len(pack_followers((*resting, behind))) / 2
 
 
 def test_acks_0_has_no_answer_acks_1_one_at_once_and_all_one_when_all_have_it(

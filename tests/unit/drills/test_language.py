@@ -11,8 +11,8 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.drills.actions import ACTIONS
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.actions import DRILL_ACTIONS
+from klamm.drills.conditions import DRILL_CONDITIONS
 from klamm.drills.language import DRILL_WORDS, parse_drill, read_drill
 from klamm.drills.library import BUGS, NAMES, find_drill, named_drill
 from klamm.drills.step_language import STEP_WORDS
@@ -172,15 +172,15 @@ def test_an_action_compiles(line: str) -> None:
 
 
 def test_every_action_has_a_case_and_an_example_that_compiles() -> None:
-    assert {line.split(":")[0] for line in ACTION_CASES} == set(ACTIONS)
-    for word, kind in ACTIONS.items():
+    assert {line.split(":")[0] for line in ACTION_CASES} == set(DRILL_ACTIONS)
+    for word, kind in DRILL_ACTIONS.items():
         assert kind.example.split(":")[0] == word
         assert last_step(f"  - {kind.example}\n", f"tolerant: true\n{LARGE_HEAD}").actions
 
 
 def test_the_conditions_are_those_that_can_be_looked_at_and_their_examples_compile() -> None:
-    assert set(CONDITIONS) == set(scenario_conditions.CONDITIONS)
-    for word, kind in CONDITIONS.items():
+    assert set(DRILL_CONDITIONS) == set(scenario_conditions.CONDITIONS)
+    for word, kind in DRILL_CONDITIONS.items():
         step = last_step(
             "  - produce: {t-0: 500}\n  - reassign: {t-0: [2, 0]}\n"
             "  - run: topics --zookeeper {zk} --delete --topic t\n"
@@ -919,7 +919,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 def test_the_words_kept_for_later_are_free() -> None:
     for word in ("when", "if"):
-        assert word not in (*DRILL_WORDS, *ACTIONS, *CONDITIONS, *STEP_WORDS)
+        assert word not in (*DRILL_WORDS, *DRILL_ACTIONS, *DRILL_CONDITIONS, *STEP_WORDS)
 
 
 def test_drills_are_found_by_name_and_by_file(tmp_path: Path) -> None:

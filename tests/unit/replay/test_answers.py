@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from docs.event_table import answer_table
-from klamm.replay.answers import How, Question, Reading, answer, limits
+from klamm.replay.answers import How, Question, Reading, how_answered, limits
 
 
 def test_everything_is_declared() -> None:
     for question in Question:
         for reading in Reading:
-            how, why = answer(question, reading)
+            how, why = how_answered(question, reading)
             assert bool(why) == (how is not How.YES), (question, reading)
 
 
@@ -25,7 +25,7 @@ def test_what_none_of_several_sources_shows() -> None:
         Reading.CONTROLLER_INFO,
     }
     assert Question.REPLICA_STATES in found and Question.FAILOVERS not in found
-    info = answer(Question.REPLICA_STATES, Reading.STATE_CHANGE_INFO)
+    info = how_answered(Question.REPLICA_STATES, Reading.STATE_CHANGE_INFO)
     assert (info.how, info.why) == (How.NO, "replica transitions are logged at TRACE")
     assert Question.REPLICA_STATES in limits([Reading.ZOOKEEPER])
     assert Question.LEADERSHIPS not in limits([Reading.ZOOKEEPER, Reading.STATE_CHANGE_INFO])

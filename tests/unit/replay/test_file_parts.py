@@ -14,7 +14,7 @@ from klamm.cluster.errors import EnvironmentProblem
 from klamm.replay.event_schema import REST_UNREAD, DamagedLine
 from klamm.replay.sources.file_parts import (
     FilePart,
-    count_lines,
+    count_newlines,
     cut_file,
     decompressed_head,
     number,
@@ -51,7 +51,7 @@ def lines_of(parts: list[FilePart]) -> list[tuple[int, bytes]]:
 
 def parts_of(path: Path, part_bytes: int) -> list[FilePart]:
     parts = list(cut_file(path, part_bytes))
-    return number(parts, [count_lines(part) for part in parts])
+    return number(parts, [count_newlines(part) for part in parts])
 
 
 @pytest.mark.parametrize("content", CONTENTS)

@@ -11,7 +11,7 @@ from klamm.replay.listings import Listing
 from klamm.replay.page_plots import (
     churn_maps,
     leader_rows,
-    life_lines,
+    life_lines_plot,
     offline_plots,
     reassignment_bars,
 )
@@ -149,7 +149,7 @@ def test_the_timelines_of_partitions_of_two_logs() -> None:
         for log in (RUN, OTHER)
         for t_ms, leader in ((5, 1), (6, 2))
     ]
-    plot = life_lines(answers, rows, 10)
+    plot = life_lines_plot(answers, rows, 10)
     changes = [(5, 1, 2, "OnlinePartition"), (6, 2, 2, "OnlinePartition")]
     assert plot.lives == {
         f"t-0, journal of {run}": Life(changes, 7, n) for n, run in enumerate("rs")

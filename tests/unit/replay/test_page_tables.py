@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.cli.replay_run import facts_of, show_page
+from klamm.cli.replay_run import filter_facts, show_page
 from klamm.replay.answers import Answer, How, Question, Reading, limits
 from klamm.replay.data_loss import DataLoss
 from klamm.replay.filters import Filters
@@ -24,11 +24,11 @@ from klamm.replay.page_tables import (
     key_text,
     longest,
     or_unknown,
+    paths_within,
     place_text,
     table_of,
     time_cell,
     took_text,
-    within,
 )
 from klamm.replay.run import Answers
 from klamm.report.values import Table, Tone
@@ -87,7 +87,10 @@ def test_rows_of_several_logs_say_whose_they_are() -> None:
 def test_the_folder_of_all_files_is_not_in_each_row() -> None:
     rows = [{"file": name, "line": 3} for name in ("/a/b/c/log", "/a/bb/log", "/a/b/log")]
     table = table_of(
-        within("/a/b", answers_of(late_writes=rows)), "late_writes", "", ("", place_text)
+        paths_within("/a/b", answers_of(late_writes=rows)),
+        "late_writes",
+        "",
+        ("", place_text),
     )
     assert [row[0] for row in table.rows] == ["c/log:3", "/a/bb/log:3", "log:3"]
 
@@ -119,7 +122,7 @@ def test_a_total_without_the_length_of_an_interval_says_so(ms: int, told: str) -
 def test_no_two_facts_of_a_page_have_one_name() -> None:
     logs = [{"source": "journal", "run": run} for run in "ab"]
     filters = Filters(("t",), (1,), 2, 3, 4, 5, 6)
-    page = replay_page(Replayed("x", 2, list(facts_of(filters)), {}), answers_of(epochs=logs))
+    page = replay_page(Replayed("x", 2, list(filter_facts(filters)), {}), answers_of(epochs=logs))
     names = [name for name, _ in page.facts]
     assert len(set(names)) == len(names) == 9
     assert dict(page.facts)["as of zxid"] == "0x6"

@@ -10,8 +10,8 @@ import pytest
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.replay.sources.zookeeper_files import (
     ZxidRange,
-    find_files,
     find_gaps,
+    find_zookeeper_files,
     has_overlap,
     is_snapshot,
     is_txn_log,
@@ -29,21 +29,21 @@ def stretch(first: int, last: int, file: str = "log.1") -> ZxidRange:
 
 def test_a_servers_directory_and_its_files() -> None:
     expected = ((VERSION_2 / "log.1",), (VERSION_2 / "snapshot.0",))
-    assert find_files([DATA]) == expected
-    assert find_files([VERSION_2]) == expected
-    assert find_files([VERSION_2 / "snapshot.0", VERSION_2 / "log.1"]) == expected
+    assert find_zookeeper_files([DATA]) == expected
+    assert find_zookeeper_files([VERSION_2]) == expected
+    assert find_zookeeper_files([VERSION_2 / "snapshot.0", VERSION_2 / "log.1"]) == expected
 
 
 def test_a_file_is_read_once_however_it_is_named() -> None:
     twice = [DATA, VERSION_2 / "log.1", VERSION_2 / ".." / "version-2" / "log.1"]
-    assert find_files(twice).logs == (VERSION_2 / "log.1",)
+    assert find_zookeeper_files(twice).logs == (VERSION_2 / "log.1",)
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        find_files([tmp_path / "none"])
+        find_zookeeper_files([tmp_path / "none"])
     with pytest.raises(UsageError, match="has no ZooKeeper transaction logs"):
-        find_files([tmp_path])
+        find_zookeeper_files([tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -54,20 +54,20 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes, words: str) -> 
     path = tmp_path / "log.1"
     path.write_bytes(content)
     with pytest.raises(EnvironmentProblem, match=words):
-        find_files([path])
+        find_zookeeper_files([path])
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"ZKLG\0\0\0\x03" + b"\0" * 8)
     with pytest.raises(EnvironmentProblem, match="version 3"):
-        find_files([path])
+        find_zookeeper_files([path])
 
 
 def test_an_empty_log_is_one(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"\0" * 1000)
-    assert find_files([tmp_path]).logs == (path,)
+    assert find_zookeeper_files([tmp_path]).logs == (path,)
 
 
 def test_logs_and_snapshots_are_recognized(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_logs_and_snapshots_are_recognized(tmp_path: Path) -> None:
 def test_a_snapshot_by_another_name_is_one(tmp_path: Path) -> None:
     path = tmp_path / "backup"
     shutil.copy(VERSION_2 / "snapshot.0", path)
-    assert find_files([path]).snapshots == (path,)
+    assert find_zookeeper_files([path]).snapshots == (path,)
 
 
 @pytest.mark.parametrize(

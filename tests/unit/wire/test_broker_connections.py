@@ -26,7 +26,7 @@ from klamm.cluster.requests import (
     UpdateMetadataResponse,
 )
 from klamm.cluster.types import Broker, EndPoint
-from klamm.wire.broker_connection import check_brokers
+from klamm.wire.broker_connection import check_log_in
 from klamm.wire.broker_connections import BrokerConnections
 from klamm.wire.broker_security import UNSECURED, BrokerLogin, BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder
@@ -398,7 +398,7 @@ def test_a_controller_without_the_certificate_that_a_broker_requires_is_refused(
     client = ssl.create_default_context(cafile=files.ca)
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         port = listener.getsockname()[1]
-        check = partial(check_brokers, {3: EndPoint("127.0.0.1", port, "SSL", "SSL")})
+        check = partial(check_log_in, {3: EndPoint("127.0.0.1", port, "SSL", "SSL")})
         served = pool.submit(serve, listener)
         with pytest.raises(EnvironmentProblem, match="alert certificate required") as caught:
             check(BrokerSecurity("SSL", client), 10)
@@ -416,4 +416,4 @@ def test_brokers_that_do_not_answer_do_not_keep_a_controller_from_starting() -> 
         with socket.create_server(("127.0.0.1", 0)) as stopped:
             ports = [one.getsockname()[1] for one in (silent, stopped)]
         brokers = {id_: EndPoint("127.0.0.1", port) for id_, port in enumerate(ports)}
-        check_brokers(brokers, UNSECURED, 0.05)
+        check_log_in(brokers, UNSECURED, 0.05)

@@ -6,7 +6,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
 from klamm.cluster.types import TopicPartition
 from klamm.wire.apis import BY_REQUEST
-from klamm.wire.control_reader import leader_and_isr_response as read
+from klamm.wire.control_reader import read_leader_and_isr_response as read
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, encoded_response, parse_response
 
 KEY = RequestKey(4, 5, 0x01020304)

@@ -11,7 +11,7 @@ import pytest
 
 from klamm.cli.connect import security_of
 from klamm.cluster.errors import UsageError
-from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls, tls_failure
+from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls, zookeeper_tls_failure
 
 CA = Path("ca.pem")
 OWN = {"certificate": Path("own.pem"), "key": Path("own.key")}
@@ -75,13 +75,13 @@ def ssl_error(reason: str | None) -> ssl.SSLError:
     ],
 )
 def test_a_failed_handshake_is_explained(error: OSError, message: str) -> None:
-    assert tls_failure("h:1", error).message == message
+    assert zookeeper_tls_failure("h:1", error).message == message
 
 
 def test_a_certificate_that_is_not_trusted_says_why() -> None:
     error = ssl.SSLCertVerificationError()
     error.verify_message = "Hostname mismatch"
-    assert tls_failure("h:1", error).message == (
+    assert zookeeper_tls_failure("h:1", error).message == (
         "the ZooKeeper server at h:1 has an invalid certificate: Hostname mismatch"
     )
 
