@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -235,22 +236,14 @@ class Player:
 
     def _texts(self, tile: Tile, columns: dict[str, Array]) -> list[str]:
         """Return the distinct strings in some rows, and store their indexes in ``columns``."""
-        texts: list[str] = []
-        layout, p, topic = self.layout, columns["p"], columns["topic"]
+        text = cache(self._text)
+        numbers: dict[str, int] = {}
+        p, topic = columns["p"].tolist(), columns["topic"].tolist()
         for name in TEXTS:
-            places = columns[name]
-            rows = np.nonzero(places >= 0)[0]
-            keys = places[rows].astype(np.int64) << 32
-            if name == "detail":
-                group = np.where(p[rows] >= 0, layout.group[p[rows]], 0)
-                keys |= np.where(topic[rows] >= 0, topic[rows] + layout.groups, group)
-            else:
-                keys |= p[rows]
-            unique, first, place = np.unique(keys, return_index=True, return_inverse=True)
-            places[rows] = place + len(texts)
-            for number, row in zip((unique >> 32).tolist(), rows[first].tolist(), strict=True):
-                texts.append(self._text(tile.texts[number], name, int(p[row]), int(topic[row])))
-        return texts
+            for row in np.nonzero(columns[name] >= 0)[0].tolist():
+                found = text(tile.texts[columns[name][row]], name, p[row], topic[row])
+                columns[name][row] = numbers.setdefault(found, len(numbers))
+        return list(numbers)
 
     def _text(self, words: str, column: str, p: int, topic: int) -> str:
         layout = self.layout

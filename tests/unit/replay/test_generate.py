@@ -21,7 +21,7 @@ from klamm.replay.generate import tiling
 from klamm.replay.generate.generate import TRUTH, Truth, generate
 from klamm.replay.generate.history import GeneratedHistory
 from klamm.replay.generate.kafka_log_writer import parse_assignment
-from klamm.replay.generate.layout import Layout, topic_name
+from klamm.replay.generate.layout import DELETED, Layout, topic_name
 from klamm.replay.generate.options import (
     CANNOT_HOLD,
     Format,
@@ -30,7 +30,7 @@ from klamm.replay.generate.options import (
     parse_planted,
 )
 from klamm.replay.generate.rows import in_words
-from klamm.replay.generate.tiling import Player, new_row
+from klamm.replay.generate.tiling import Player, Tile, new_row
 from klamm.statemachines import partition_state, replica_state
 from klamm.statemachines.reassignment import reassignment_id
 from klamm.zk.txn_log import Txn, TxnType, read_txn_log
@@ -387,6 +387,21 @@ def test_an_outcome_about_a_replica_names_the_copy() -> None:
     rows = [msgspec.structs.replace(row, outcome=outcome(recorded, 2), **about)]
     (found,) = in_words(layout, Player(layout).insert(rows, p))
     assert found.row.outcome == outcome(name, 2 + layout.brokers)
+
+
+def test_texts_about_a_topic_are_kept_and_count_its_partitions() -> None:
+    layout = Layout(TWO_GROUPS)
+    created, halted = new_row(Kind.TOPIC_CREATED, 1), new_row(Kind.TOPIC_DELETION_HALTED, 1)
+    rows = [
+        msgspec.structs.replace(created, topic=DELETED, detail="6 partitions"),
+        msgspec.structs.replace(halted, topic=DELETED, outcome="offline replicas"),
+    ]
+    played = Player(layout).play(Tile(rows, layout))
+    told = [found.row for block in played for found in in_words(layout, block)]
+    assert [(row.topic, row.detail, row.outcome) for row in told] == [
+        ("topic-00009", "4 partitions", None),
+        ("topic-00009", None, "offline replicas"),
+    ]
 
 
 def test_every_episode_has_a_failure_however_low_the_rate(tmp_path: Path) -> None:
