@@ -58,6 +58,7 @@ SCRIPTS = {
         "--alter --topic t --partitions 2",
         "--list --topic t --topic u",
         "--list --topic (",
+        "--list --topic t{1,3}",
     ],
 }
 
