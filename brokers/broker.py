@@ -20,7 +20,6 @@ from klamm.brokers.dynamic_config import DynamicConfigManager
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
 from klamm.brokers.groups.group_coordinator import GroupCoordinator
 from klamm.brokers.groups.group_log import GroupLog
-from klamm.brokers.groups.leadership import follow_leadership
 from klamm.brokers.kafka_apis import ClientApis, ControlApis
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from klamm.brokers.leaders.copies import Copies
@@ -280,7 +279,7 @@ class KafkaServer:
         match body:
             case LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest():
                 response = self._control_apis.handle(body, self.broker_epoch)
-                follow_leadership(self.groups, self.info.id, body, response)
+                self.groups.on_control_request(body, response)
                 self._reply(message, response)
             case FetchResponse():
                 self._on_fetch_response(message, body)

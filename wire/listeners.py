@@ -15,6 +15,7 @@ import ssl
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
@@ -27,7 +28,6 @@ from klamm.cluster.types import host_and_port
 from klamm.runtime.real.cluster import RealCluster
 from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, ConnectionLost, Served
-from klamm.wire.connection_warnings import ConnectionWarnings
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.listener_security import (
     UNSECURED,
@@ -42,6 +42,9 @@ from klamm.wire.scram import ScramServer, StoredCredentials
 
 HANDSHAKE_S: Final = 30.0
 """How long a TLS handshake may take."""
+WARNING_INTERVAL_S: Final = 1.0
+LONGEST_WARNING_INTERVAL_S: Final = 60.0
+_WARNING_TEXTS_MAX: Final = 100
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,44 @@ class Listener(NamedTuple):
     name: str
     place: Callable[[int], tuple[str, int]]
     security: ListenerSecurity = UNSECURED
+
+
+@dataclass(slots=True)
+class _Repeated:
+    interval_s: float
+    next_s: float = 0.0
+    not_logged: int = 0
+
+
+class ConnectionWarnings:
+    """Decides which warnings about closed connections are logged, so that no client fills the log.
+
+    At most one is logged in each WARNING_INTERVAL_S. If one is repeated, its intervals double up to
+    LONGEST_WARNING_INTERVAL_S, until it has not been repeated for that long.
+    """
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+        self._by_text: dict[str, _Repeated] = {}
+
+    def to_log(self, text: str, now_s: float) -> str | None:
+        """Return the text to log, with the number of times that it was not; None for nothing."""
+        one = self._by_text.get(text)
+        if one is None:
+            if len(self._by_text) >= _WARNING_TEXTS_MAX:
+                self._by_text.clear()
+            one = self._by_text[text] = _Repeated(WARNING_INTERVAL_S)
+        elif now_s >= one.next_s + LONGEST_WARNING_INTERVAL_S:
+            one.interval_s = WARNING_INTERVAL_S
+        if now_s < max(one.next_s, self._next_s):
+            one.not_logged += 1
+            return None
+        more = f" (and {one.not_logged} more)" if one.not_logged else ""
+        one.not_logged = 0
+        one.next_s = now_s + one.interval_s
+        one.interval_s = min(2 * one.interval_s, LONGEST_WARNING_INTERVAL_S)
+        self._next_s = now_s + WARNING_INTERVAL_S
+        return f"{text}{more}"
 
 
 class Listeners:

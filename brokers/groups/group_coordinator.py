@@ -48,9 +48,17 @@ from klamm.cluster.group_requests import (
 )
 from klamm.cluster.jvm.java_hash import absolute, string_hash
 from klamm.cluster.protocols import Clock
-from klamm.cluster.requests import Message
+from klamm.cluster.requests import (
+    ControlRequest,
+    Message,
+    PartitionErrors,
+    Response,
+    SentPartitionState,
+    StopReplicaPartitionState,
+    UpdateMetadataRequest,
+)
 from klamm.cluster.topic_names import OFFSETS_TOPIC
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import LEADER_DURING_DELETE, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +129,30 @@ class GroupCoordinator:
 
     # -- leadership of __consumer_offsets
 
+    def on_control_request(self, request: ControlRequest, response: Response) -> None:
+        """Load or unload groups after the broker has executed a controller request.
+
+        Mirrors onLeadershipChange of kafka.server.RequestHandlerHelper, and the coordinator's part
+        of handleStopReplicaRequest and handleUpdateMetadataRequest of kafka.server.KafkaApis.
+        """
+        if isinstance(request, UpdateMetadataRequest):
+            if self._groups:
+                states = request.partition_states
+                gone = {s.topic_partition for s in states if s.leader == LEADER_DURING_DELETE}
+                if gone:
+                    self._on_deleted_partitions(gone)
+            return
+        assert isinstance(response, PartitionErrors)
+        for state in request.partition_states:
+            tp = state.topic_partition
+            if tp.topic != OFFSETS_TOPIC or response.partition_errors.get(tp) is not Errors.NONE:
+                continue
+            if isinstance(state, SentPartitionState) and state.leader == self._broker_id:
+                self.on_election(tp.partition, state.leader_epoch)
+            elif not isinstance(state, StopReplicaPartitionState) or state.delete_partition:
+                epoch = state.leader_epoch
+                self.on_resignation(tp.partition, epoch if epoch >= 0 else None)
+
     def on_election(self, partition: int, leader_epoch: int) -> None:
         """Load the groups of a partition that this broker leads now, unless the epoch is stale."""
         is_current = self._update_epoch(partition, leader_epoch)
@@ -174,17 +206,12 @@ class GroupCoordinator:
         )
         return leader_epoch == newest
 
-    def on_deleted_partitions(self, deleted: set[TopicPartition]) -> None:
+    def _on_deleted_partitions(self, deleted: set[TopicPartition]) -> None:
         """Remove the committed offsets of deleted partitions."""
         for group in list(self._groups.values()):
             self._remove_offsets(group, [tp for tp in group.offsets if tp in deleted])
 
     # -- groups
-
-    @property
-    def has_groups(self) -> bool:
-        """True if this broker coordinates a group."""
-        return bool(self._groups)
 
     def _add(self, group: Group) -> None:
         self._groups[group.group_id] = group

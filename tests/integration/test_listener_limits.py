@@ -16,7 +16,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.runtime.network import CLIENTS, LinkFault, one_way
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
-from klamm.wire import connection, connection_warnings
+from klamm.wire import connection, listeners
 from klamm.wire.connection import FEW_ELEMENTS
 from klamm.wire.frames import MAX_ELEMENTS
 from tests.listeners import (
@@ -214,7 +214,7 @@ def test_a_request_of_many_elements_is_answered_and_one_of_too_many_is_not(
 def test_malformed_requests_do_not_fill_the_log(
     chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_warnings, "INTERVAL_S", 600.0)
+    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 600.0)
     with server_with(chroot, tmp_path) as server:
         create(server, (0, 1, 2))
         for _ in range(5):

@@ -27,7 +27,7 @@ from klamm.drills.kafka.jars import kafka_libs
 from klamm.runtime.network_actions import FailRequests
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
-from klamm.wire import connection, connection_warnings
+from klamm.wire import connection, listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import (
     ROUND_TRIP_PARAMS,
@@ -65,7 +65,7 @@ def server(
 
     The parameter is the security protocol and the mechanisms.
     """
-    monkeypatch.setattr(connection_warnings, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
     users = tmp_path / "users.txt"
     users.write_text(f"# users\n\n{ALICE.user}:{ALICE.password}\nbob:b\n")
     config = {

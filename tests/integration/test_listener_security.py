@@ -18,7 +18,7 @@ from klamm.cluster.errors import UsageError
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.metrics import metrics_text
-from klamm.wire import connection_warnings, listeners
+from klamm.wire import listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import ROUND_TRIP_PARAMS, trusting
 from tests.waiting import wait_until
@@ -53,7 +53,7 @@ def server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[ClusterServer]:
     """A cluster with TLS that logs every failure; the parameter is ssl.client.auth."""
-    monkeypatch.setattr(connection_warnings, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
     client_auth = getattr(request, "param", "none")
     with ClusterServer(tls_config(chroot, tmp_path, certificates, client_auth)) as opened:
         create(opened, (0, 1, 2))
