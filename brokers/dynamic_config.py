@@ -38,7 +38,7 @@ from klamm.zk.znodes import (
 )
 from klamm.zk.znodes.json_values import parse_int
 
-Config = Mapping[str, str]
+ConfigValues = Mapping[str, str]
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 _PATH: Final = ConfigEntityChangeNotificationZNode.path
 _PREFIX: Final = ConfigEntityChangeNotificationSequenceZNode.sequence_number_prefix
@@ -62,8 +62,8 @@ class DynamicBrokerConfig:
     """
 
     def __init__(self, unclean_leader_election_enable: bool) -> None:
-        self.overrides: Config = {}
-        self.defaults: Config = {}
+        self.overrides: ConfigValues = {}
+        self.defaults: ConfigValues = {}
         self._static = {UNCLEAN: str(unclean_leader_election_enable)}
 
     @property
@@ -98,8 +98,8 @@ class DynamicConfigManager:
     ) -> None:
         self.config = DynamicBrokerConfig(unclean_leader_election_enable)
         self.on_unclean_election_enabled: Callable[[str | None], None] = _ignored
-        self.on_topic_config: Callable[[str, Config], None] = _ignored
-        self.on_own_config: Callable[[Config, Config], None] = _ignored
+        self.on_topic_config: Callable[[str, ConfigValues], None] = _ignored
+        self.on_own_config: Callable[[ConfigValues, ConfigValues], None] = _ignored
         self.malformed: dict[str, str] = {}
         self._broker_id = broker_id
         self._zk = zk
@@ -139,7 +139,7 @@ class DynamicConfigManager:
                 "Error while processing notification change for path = %s: %s", _PATH, error
             )
 
-    def topic_configs(self, topics: Iterable[str]) -> dict[str, Config]:
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, ConfigValues]:
         """Return the config overrides of topics, read in one pipelined batch.
 
         The result for a topic with a malformed config is {}. If the session expires, the result for
@@ -153,7 +153,7 @@ class DynamicConfigManager:
             self._unread_topics.update(wanted)
             return {topic: {} for topic in wanted}
 
-    def _topic_configs(self, topics: Sequence[str]) -> dict[str, Config]:
+    def _topic_configs(self, topics: Sequence[str]) -> dict[str, ConfigValues]:
         entities = {topic: ConfigChange("topics", topic) for topic in topics}
         configs = self._read_configs(entities.values())
         return {topic: configs.get(entity, {}) for topic, entity in entities.items()}
@@ -224,7 +224,7 @@ class DynamicConfigManager:
             self._quarantine(path, "not JSON")
         return change if change is not None and change.entity_type in _FOLLOWED else None
 
-    def _handle_notification(self, name: str, change: ConfigChange, config: Config) -> None:
+    def _handle_notification(self, name: str, change: ConfigChange, config: ConfigValues) -> None:
         logger.info(
             "Processing override for entityPath: %s/%s with config: Map(%s)",
             change.entity_type,
@@ -248,11 +248,11 @@ class DynamicConfigManager:
 
     # -- configs
 
-    def _read_configs(self, entities: Iterable[ConfigChange]) -> dict[ConfigChange, Config]:
+    def _read_configs(self, entities: Iterable[ConfigChange]) -> dict[ConfigChange, ConfigValues]:
         """Return the config overrides of entities. Entities with a malformed config are omitted."""
         paths = {entity: ConfigEntityZNode.path(*entity) for entity in entities}
         results = self._zk.read([GetData(path) for path in paths.values()])
-        configs: dict[ConfigChange, Config] = {}
+        configs: dict[ConfigChange, ConfigValues] = {}
         for (entity, path), result in zip(paths.items(), results, strict=True):
             try:
                 configs[entity] = (
@@ -264,7 +264,7 @@ class DynamicConfigManager:
                 self.malformed.pop(path, None)
         return configs
 
-    def _handle(self, entity: ConfigChange, config: Config) -> None:
+    def _handle(self, entity: ConfigChange, config: ConfigValues) -> None:
         """Apply the current config of an entity.
 
         Raises MalformedZNode if the entity is a broker whose name is not a number.

@@ -19,7 +19,7 @@ from klamm.brokers.log_configs import topic_log_config
 from klamm.brokers.logs.checkpoints import MetaProperties
 from klamm.brokers.logs.log_config import NEVER
 from klamm.brokers.logs.log_journal import LogJournal, log_damage, log_repair
-from klamm.brokers.logs.log_store import Draw
+from klamm.brokers.logs.log_store import DrawInteger
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.cluster.client_requests import DeleteRecordsRequest
 from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
@@ -197,7 +197,7 @@ class LogMaintenance:
         self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
         self._log_manager.shutdown()
 
-    def abandon(self, draw: Draw | None) -> None:
+    def abandon(self, draw: DrawInteger | None) -> None:
         """Close the logs without flushing them, as if the broker's process had died.
 
         If ``draw`` is given, the machine has crashed too, and ``draw`` chooses how much unflushed

@@ -11,7 +11,7 @@ import random
 from collections.abc import Collection
 from typing import Final
 
-from klamm.drills.drawn_cluster import Draw, DrawnCluster, Fault, draw_replicas, wait
+from klamm.drills.drawn_cluster import Draw, DrawFault, DrawnCluster, draw_replicas, wait
 from klamm.drills.drawn_operations import OPERATIONS, delete_topic, draw_edit, produce
 from klamm.drills.drawn_steps import FAULTS
 
@@ -102,7 +102,7 @@ def _cluster_lines(cluster: DrawnCluster) -> list[str]:
     ]
 
 
-def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[Fault, float]]:
+def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[DrawFault, float]]:
     """Choose the kinds of faults and operations of a drill, each with its relative weight."""
     rng, cluster = draw.rng, draw.cluster
     kinds = [name for name in FAULTS if name in faults or (not faults and FAULTS[name].is_default)]
@@ -111,7 +111,7 @@ def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[Fault, float]]:
         kinds = [name for name in kinds if name != "kill-all"]
     share = min(0.4, _KINDS_OF_A_DRILL / max(1, len(kinds)))
     chosen = [name for name in kinds if rng.random() < share] or kinds[:1]
-    weighted: list[tuple[Fault, float]] = []
+    weighted: list[tuple[DrawFault, float]] = []
     for name in chosen:
         weight = rng.choice((0.3, 1.0, 3.0))
         draw_fault, repairs, *_ = FAULTS[name]
@@ -146,7 +146,7 @@ def _interlude(draw: Draw) -> list[str]:
     return [*ends, f"{{until: {{agrees: true}}, within: {_AGREES_WITHIN_S}s}}"]
 
 
-def _drawn_steps(draw: Draw, swarm: list[tuple[Fault, float]]) -> list[str]:
+def _drawn_steps(draw: Draw, swarm: list[tuple[DrawFault, float]]) -> list[str]:
     rng = draw.rng
     kinds, weights = [kind for kind, _ in swarm], [weight for _, weight in swarm]
     pace = rng.choice((_SETTLE, _SETTLE, ("advance",), ("short",), ("short", "long")))

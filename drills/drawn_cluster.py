@@ -26,7 +26,7 @@ class DrawnCluster(msgspec.Struct, frozen=True):
     session_timeout_ms: int
 
 
-Fault = Callable[["Draw"], str]
+DrawFault = Callable[["Draw"], str]
 
 
 class Draw:

@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from klamm.drills.clusters import assignment_text
-from klamm.drills.drawn_cluster import Draw, Fault, flow, wait
+from klamm.drills.drawn_cluster import Draw, DrawFault, flow, wait
 
 
 def reassign(draw: Draw) -> str:
@@ -159,7 +159,7 @@ def produce(draw: Draw) -> str:
     return f"produce: {flow(given)}"
 
 
-OPERATIONS: Final[tuple[Fault, ...]] = (
+OPERATIONS: Final[tuple[DrawFault, ...]] = (
     reassign,
     reassign_by_znode,
     cancel,
@@ -174,7 +174,7 @@ OPERATIONS: Final[tuple[Fault, ...]] = (
     produce,
     _at_once,
 )
-_CALLS: Final[tuple[Fault, ...]] = (
+_CALLS: Final[tuple[DrawFault, ...]] = (
     _call_create,
     _call_delete,
     _call_add_partition,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.suggestions import suggestion
-from klamm.drills.drawn_cluster import Draw, Fault, wait
+from klamm.drills.drawn_cluster import Draw, DrawFault, wait
 from klamm.drills.drawn_operations import (
     add_partition,
     cancel,
@@ -184,7 +184,7 @@ def _slow_disk(draw: Draw) -> str:
     return f"slow_disk: {{broker: {draw.up()}, bytes_per_s: {draw.rng.choice((100, 1000, 10000))}}}"
 
 
-_EVENTS: Final[tuple[tuple[str, tuple[Fault, ...]], ...]] = (
+_EVENTS: Final[tuple[tuple[str, tuple[DrawFault, ...]], ...]] = (
     ("AlterIsrReceived", (_kill, _start)),
     ("ApiPartitionReassignment", (reassign, cancel)),
     ("BrokerChange", (_kill, _start)),
@@ -212,18 +212,18 @@ class DrawnFault(NamedTuple):
     - ``is_default``: hunts use it unless other kinds are named.
     """
 
-    draw: Fault
-    repairs: tuple[Fault, ...] = ()
+    draw: DrawFault
+    repairs: tuple[DrawFault, ...] = ()
     is_silent: bool = False
     is_lasting: bool = False
     is_default: bool = True
 
 
-def _word(step: str) -> Fault:
+def _word(step: str) -> DrawFault:
     return lambda _: step
 
 
-def _of_links(draw: Fault) -> DrawnFault:
+def _of_links(draw: DrawFault) -> DrawnFault:
     return DrawnFault(draw, (_word("heal_network"),), is_silent=True)
 
 

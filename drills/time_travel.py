@@ -39,7 +39,7 @@ _NUMBERED: Final = re.compile(r"(row|step) +([0-9]{1,9})")
 _PLACE: Final = re.compile(r"^.*?:[0-9]+:[0-9]+: ")
 _MS_TOLERANCE: Final = 1e-6
 
-Stop = Callable[[], bool]
+StopCondition = Callable[[], bool]
 """Condition of a run: once it holds it keeps holding. The run stops when it first holds."""
 
 
@@ -79,7 +79,7 @@ class Timeline(Follower):
         self._base = Instant(0.0)
         self._looked = Instant(0.0)
         self._looks_again = False
-        self._stop: Stop = lambda: False
+        self._stop: StopCondition = lambda: False
         self._thread = greenlet(self._play)
         self._caller = getcurrent()
 
@@ -116,7 +116,7 @@ class Timeline(Follower):
         """Return True if this step of the drill has ended."""
         return id(step) in self._ended
 
-    def run_until(self, stop: Stop, at_ms: float = 0.0) -> bool:
+    def run_until(self, stop: StopCondition, at_ms: float = 0.0) -> bool:
         """Run until ``stop`` holds. Return False if the drill ended before.
 
         ``at_ms``: an age of the cluster at which ``stop`` is evaluated, too."""
@@ -194,7 +194,7 @@ class TimePoint(NamedTuple):
     moment is a time."""
 
     text: str
-    stop_at: Callable[[Timeline], Stop]
+    stop_at: Callable[[Timeline], StopCondition]
     row: OnRow | None = None
     at_ms: float = 0.0
 
@@ -318,12 +318,12 @@ class TimeTravel:
         """Run to the end of the drill."""
         self._go_on(lambda: False)
 
-    def _go_on(self, stop: Stop) -> None:
+    def _go_on(self, stop: StopCondition) -> None:
         if self.timeline.verdict is not None:
             raise WrongState("the drill has ended", hint="go back to an earlier moment")
         self._run(self.timeline, stop)
 
-    def _run(self, timeline: Timeline, stop: Stop, at_ms: float = 0.0) -> bool:
+    def _run(self, timeline: Timeline, stop: StopCondition, at_ms: float = 0.0) -> bool:
         self.is_stopped_early, self.is_running = False, True
         try:
             timeline.run_until(lambda: self.is_stopped_early or stop(), at_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-Table = Mapping[int, Sequence[int]]
+PlacementTable = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Takeover:
     leaderless: tuple[int, ...]
 
 
-def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare, ...]:
+def broker_shares(table: PlacementTable, broker_ids: Iterable[int]) -> tuple[BrokerShare, ...]:
     """Return the partitions of each broker, in the order of `broker_ids`.
 
     Brokers without partitions are included.
@@ -53,14 +53,14 @@ def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare,
     )
 
 
-def takeovers(table: Table, broker_ids: Iterable[int]) -> tuple[Takeover, ...]:
+def takeovers(table: PlacementTable, broker_ids: Iterable[int]) -> tuple[Takeover, ...]:
     """Return, for each broker, the new leaders if only this broker fails."""
     return tuple(
         _takeover(table, share.broker_id, share.leads) for share in broker_shares(table, broker_ids)
     )
 
 
-def _takeover(table: Table, dead: int, led: tuple[int, ...]) -> Takeover:
+def _takeover(table: PlacementTable, dead: int, led: tuple[int, ...]) -> Takeover:
     taken: dict[int, list[int]] = {}
     leaderless: list[int] = []
     for partition in led:

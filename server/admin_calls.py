@@ -43,7 +43,7 @@ from klamm.server.admin_bodies import (
 from klamm.server.bodies import CreatedTopics
 from klamm.server.entries import field_types, read_entry, read_fields, written, written_entry
 
-Request = Callable[[str, str, object], bytes]
+AskServer = Callable[[str, str, object], bytes]
 
 _ARGUMENTS: Final = (Entity, requests.CreateTopicsRequest)
 """Types of bodies that are passed to the call as a whole, as its only argument."""
@@ -79,7 +79,7 @@ class AdminCall(NamedTuple):
         (kind,) = field_types(self.answer).values()
         return self.answer(written(result, kind, is_sorted=self.answer is not ConfigsOfEntities))
 
-    def ask(self, request: Request, /, *arguments: Any, **named: Any) -> Any:
+    def ask(self, request: AskServer, /, *arguments: Any, **named: Any) -> Any:
         """Send this call to the server, by calling ``request``, and return the decoded result."""
         given = inspect.signature(self.call).bind(None, *arguments, **named).arguments
         del given["self"]
@@ -103,7 +103,7 @@ class AdminCall(NamedTuple):
         )
 
 
-def http_admin(request: Request) -> KafkaAdmin:
+def http_admin(request: AskServer) -> KafkaAdmin:
     """Return an Admin client for the HTTP API, to which ``request`` sends requests.
 
     ``request`` takes method, path and body, and returns the body of the response or raises."""
@@ -111,7 +111,7 @@ def http_admin(request: Request) -> KafkaAdmin:
 
 
 class _HttpAdmin:
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: AskServer) -> None:
         self._request = request
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -33,7 +33,7 @@ _OF_CLIENTS: Final[Mapping[str, int | None]] = {
 _OF_IPS: Final[Mapping[str, int | None]] = {"connection_creation_rate": _INT_MAX}
 _EPSILON: Final = 1e-6
 
-Entity = frozenset[tuple[str, str | None]]
+QuotaEntity = frozenset[tuple[str, str | None]]
 """What has quotas: a name for each of its entity types; the name None stands for the default."""
 
 
@@ -54,7 +54,7 @@ class ClientQuotas:
 
     def describe(
         self, filters: Sequence[QuotaFilter], *, is_strict: bool
-    ) -> dict[Entity, dict[str, float]]:
+    ) -> dict[QuotaEntity, dict[str, float]]:
         """Return the quotas of entities that match all filters.
 
         ``is_strict`` excludes entities with other entity types than those of the filters. Raises
@@ -70,7 +70,7 @@ class ClientQuotas:
         return found
 
     def alter(
-        self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool
+        self, entity: QuotaEntity, changes: Mapping[str, float | None], *, validate_only: bool
     ) -> None:
         """Set quotas of an entity; the value None removes a quota. Raises InvalidRequest."""
         resource = _resource(entity)
@@ -86,7 +86,7 @@ class ClientQuotas:
         if not validate_only:
             self._configs.change(resource, configs)
 
-    def _entities(self) -> Iterator[tuple[Entity, ConfigResource]]:
+    def _entities(self) -> Iterator[tuple[QuotaEntity, ConfigResource]]:
         """Yield every entity that has a config znode."""
         keys = {USERS: USER, _CLIENTS: CLIENT_ID, _IPS: IP}
         names = {folder: self._client.get_all_entities_with_config(folder) for folder in keys}
@@ -117,7 +117,7 @@ def _check_filters(filters: Sequence[QuotaFilter]) -> None:
         )
 
 
-def _matches(entity: Entity, filters: Sequence[QuotaFilter], *, is_strict: bool) -> bool:
+def _matches(entity: QuotaEntity, filters: Sequence[QuotaFilter], *, is_strict: bool) -> bool:
     names = dict(entity)
     if is_strict and names.keys() != {one.entity_type for one in filters}:
         return False
@@ -127,11 +127,11 @@ def _matches(entity: Entity, filters: Sequence[QuotaFilter], *, is_strict: bool)
     )
 
 
-def _known(entity: Entity) -> Mapping[str, int | None]:
+def _known(entity: QuotaEntity) -> Mapping[str, int | None]:
     return _OF_IPS if IP in dict(entity) else _OF_CLIENTS
 
 
-def _quotas(entity: Entity, configs: Mapping[str, str]) -> dict[str, float]:
+def _quotas(entity: QuotaEntity, configs: Mapping[str, str]) -> dict[str, float]:
     quotas = {}
     for name in _known(entity):
         if name in configs:
@@ -144,7 +144,7 @@ def _quotas(entity: Entity, configs: Mapping[str, str]) -> dict[str, float]:
     return quotas
 
 
-def _resource(entity: Entity) -> ConfigResource:
+def _resource(entity: QuotaEntity) -> ConfigResource:
     """Return where the quotas of an entity are. Raises InvalidRequest."""
     if not entity:
         raise InvalidRequest("Invalid empty client quota entity")

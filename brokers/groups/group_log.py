@@ -33,7 +33,7 @@ from klamm.cluster.types import TopicPartition
 _LOAD_BYTES: Final = 5 * 1024 * 1024
 _COUNTED_OVERHEAD_BYTES: Final = 70
 
-KeyValue = tuple[bytes, bytes | None]
+GroupRecord = tuple[bytes, bytes | None]
 OnAppended = Callable[[Errors], None]
 
 
@@ -61,7 +61,7 @@ class GroupLog:
         self._waiting: dict[int, OnAppended] = {}
         self._appended = 0
 
-    def append(self, partition: int, records: list[KeyValue], on_appended: OnAppended) -> None:
+    def append(self, partition: int, records: list[GroupRecord], on_appended: OnAppended) -> None:
         """Append records; call ``on_appended`` with NONE once the ISR has them, or an error."""
         tp = TopicPartition(OFFSETS_TOPIC, partition)
         self._appended += 1
@@ -86,7 +86,7 @@ class GroupLog:
         (result,) = response.partitions.values()
         self._waiting.pop(request.correlation_id)(result.error)
 
-    def _batch(self, tp: TopicPartition, records: list[KeyValue]) -> Produced:
+    def _batch(self, tp: TopicPartition, records: list[GroupRecord]) -> Produced:
         hosted = self._partitions.get(tp)
         if hosted is not None and isinstance(hosted.log, IntervalLog):
             size = sum(len(key) + len(value or b"") for key, value in records)

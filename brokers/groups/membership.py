@@ -35,7 +35,7 @@ _ID_PREFIX_MAX_BYTES: Final = 2**15 - 1 - len("-") - 36
 """A member id also has a UUID, and a string in ``__consumer_offsets`` at most 32,767 bytes."""
 _REBALANCEABLE: Final = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY)
 
-Store = Callable[[Group, Callable[[Errors], None]], None]
+StoreGroup = Callable[[Group, Callable[[Errors], None]], None]
 """Stores a group's metadata, and then calls the function with the error or NONE."""
 
 
@@ -52,7 +52,7 @@ class Membership:
         clock: Clock,
         timers: Timers,
         reply: Callable[[Message, GroupResponse], None],
-        store: Store,
+        store: StoreGroup,
     ) -> None:
         self._broker_id = broker_id
         self._config = config

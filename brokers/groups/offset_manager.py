@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from klamm.brokers.groups.group import Group, GroupState
-from klamm.brokers.groups.group_log import GroupLog, KeyValue, OnAppended
+from klamm.brokers.groups.group_log import GroupLog, GroupRecord, OnAppended
 from klamm.brokers.groups.group_records import group_key, group_value, offset_key, offset_value
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
@@ -65,7 +65,7 @@ class OffsetManager:
         self._metadata_max_size = metadata_max_size
         self._partition_of = partition_of
 
-    def _append(self, group: Group, records: list[KeyValue], on_appended: OnAppended) -> None:
+    def _append(self, group: Group, records: list[GroupRecord], on_appended: OnAppended) -> None:
         self._log.append(self._partition_of(group.group_id), records, on_appended)
 
     def store_group(self, group: Group, on_stored: Callable[[Errors], None]) -> None:
@@ -101,7 +101,7 @@ class OffsetManager:
             on_committed({**too_large, **dict.fromkeys(valid, result)})
 
         group.pending_offsets.update(valid)
-        records: list[KeyValue] = [
+        records: list[GroupRecord] = [
             (offset_key(group.group_id, tp), offset_value(one)) for tp, one in valid.items()
         ]
         self._append(group, records, on_appended)
@@ -128,7 +128,7 @@ class OffsetManager:
         """Append tombstones of removed offsets, and of the group if nothing of it is left."""
         if group.state is GroupState.EMPTY and not group.offsets and not group.pending_offsets:
             group.transition_to(GroupState.DEAD, self._clock.now_ms())
-        tombstones: list[KeyValue] = [(offset_key(group.group_id, tp), None) for tp in removed]
+        tombstones: list[GroupRecord] = [(offset_key(group.group_id, tp), None) for tp in removed]
         # A group of generation 0 only stored offsets, and has no metadata record.
         if group.state is GroupState.DEAD and group.generation_id > 0:
             tombstones.append((group_key(group.group_id), None))

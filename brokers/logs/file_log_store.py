@@ -32,7 +32,7 @@ from klamm.brokers.logs.errors import (
     storage_errors,
 )
 from klamm.brokers.logs.log_config import LogConfig
-from klamm.brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs, LogStore
+from klamm.brokers.logs.log_store import DirLogs, DrawInteger, FoundDir, LogConfigs, LogStore
 from klamm.brokers.logs.recovery import (
     NOTHING_KNOWN,
     Known,
@@ -306,7 +306,7 @@ class FileLogStore(LogStore):
         file = folder_of(self._root, path) / REPLICATION_OFFSET_CHECKPOINT
         write_offsets(file, high_watermarks, self._disk)
 
-    def crash(self, draw: Draw) -> None:
+    def crash(self, draw: DrawInteger) -> None:
         """Truncate each log at a random offset in its unflushed part (see LogStore).
 
         The first half of the batch at this offset remains in the file. At random, the second half

@@ -22,7 +22,7 @@ from klamm.cluster.types import TopicPartition
 LogConfigs = Callable[[str], LogConfig]
 """Returns the log config of a topic."""
 
-Draw = Callable[[int, int], int]
+DrawInteger = Callable[[int, int], int]
 """Returns a random integer in a range, given by its first and its last integer.
 
 The simulation of a machine crash uses this function to choose how much unflushed data has reached
@@ -150,7 +150,7 @@ class LogStore(Protocol):
         """Write the high watermarks of all current logs in ``path``."""
         ...
 
-    def crash(self, draw: Draw) -> None:
+    def crash(self, draw: DrawInteger) -> None:
         """Simulate a machine crash: truncate each log at an offset in its unflushed part.
 
         ``draw`` chooses the offset. The caller must not use the logs afterwards, and must open the
@@ -208,7 +208,7 @@ class MemoryLogStore(LogStore):
     ) -> None:
         self.high_watermarks[path] = dict(high_watermarks)
 
-    def crash(self, draw: Draw) -> None:
+    def crash(self, draw: DrawInteger) -> None:
         for path, logs in self.dirs.items():
             for partition, log in logs.items():
                 assert isinstance(log, IntervalLog)

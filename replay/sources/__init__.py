@@ -64,7 +64,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
             ) from error
 
 
-Store = Callable[[Engine, Sequence[Path], SourceOptions, Folders], str]
+StoreFiles = Callable[[Engine, Sequence[Path], SourceOptions, Folders], str]
 
 
 class LogSource(NamedTuple):
@@ -83,7 +83,7 @@ class LogSource(NamedTuple):
     name: str
     has_predecessors: bool
     recognizes: Callable[[Path, bytes], bool]
-    store: Store
+    store: StoreFiles
     unites_copies: bool = False
 
 

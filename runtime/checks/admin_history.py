@@ -86,8 +86,8 @@ _SERVED: Final = (
 """Results of an election in a partition that the controller knows."""
 
 _Operation = Operation[TopicState]
-Step = Callable[[TopicState], Iterable[TopicState]]
-_Effect = tuple[str, str, Step, bool]
+TopicStep = Callable[[TopicState], Iterable[TopicState]]
+_Effect = tuple[str, str, TopicStep, bool]
 """A topic, the text of an operation, its step, and whether its result is definite."""
 
 
@@ -128,7 +128,7 @@ class AdminHistory:
 
     def added_partitions(self, called: Called, topic: str, total: int, error: Errors) -> None:
         """Record the result of createPartitions; its write is recorded by RecordedStore."""
-        steps: Mapping[Errors, tuple[Step, ...]] = {
+        steps: Mapping[Errors, tuple[TopicStep, ...]] = {
             Errors.NONE: (
                 partial(model.counted, least=total, most=total),
                 partial(model.known, numbers=range(total)),
@@ -310,7 +310,7 @@ def _deletion(
 
 def _election(response: ElectLeadersResponse) -> Iterator[_Effect]:
     """Yield one effect for each topic: the controller handles the request in one event."""
-    steps: dict[str, dict[str, Step]] = {}
+    steps: dict[str, dict[str, TopicStep]] = {}
     for (topic, number), result in response.partitions.items():
         of_topic = steps.setdefault(topic, {})
         if result.error in _SERVED:
@@ -323,7 +323,7 @@ def _election(response: ElectLeadersResponse) -> Iterator[_Effect]:
             yield topic, text, partial(_in_turn, tuple(of_topic.values())), True
 
 
-def _in_turn(steps: Iterable[Step], state: TopicState) -> Iterable[TopicState]:
+def _in_turn(steps: Iterable[TopicStep], state: TopicState) -> Iterable[TopicState]:
     states: Iterable[TopicState] = (state,)
     for step in steps:
         states = {after: None for before in states for after in step(before)}
@@ -336,7 +336,7 @@ def _reassignment(
     number = tp.partition
     goal = "cancel" if target is None else f"to {list(target)}"
     text = f"AlterPartitionReassignments {tp} {goal}: {error.name}"
-    effect: Step = partial(model.cancelled, number=number)
+    effect: TopicStep = partial(model.cancelled, number=number)
     if target is not None:
         effect = partial(model.reassigned, number=number, target=target)
     if error is Errors.NONE or error in _INDEFINITE:
@@ -385,7 +385,7 @@ def _effects_of_write(op: WriteOp, code: ResultCode) -> Iterator[_Effect]:
                         yield tp.topic, f"{text}: {tp} to {list(target)}", step, False
 
 
-def _topic_written(topic: str, op: Create | SetData) -> Step:
+def _topic_written(topic: str, op: Create | SetData) -> TopicStep:
     assignment = TopicZNode.decode(topic, op.data).assignment
     if not assignment:
         raise MalformedZNode(f"no partitions in {op.path}", "")
@@ -409,12 +409,14 @@ def _created_by_tool(
 # The end of the run
 
 
-def _final_operations(client: KafkaZkClient, topics: Sequence[str]) -> dict[str, tuple[str, Step]]:
+def _final_operations(
+    client: KafkaZkClient, topics: Sequence[str]
+) -> dict[str, tuple[str, TopicStep]]:
     """Return what ZooKeeper shows of each topic, except those that are queued for deletion."""
     found = client.get_topic_assignments(topics)
     configs = client.get_topic_configs(topics)
     deleting = client.get_topic_deletions()
-    steps: dict[str, tuple[str, Step]] = dict.fromkeys(
+    steps: dict[str, tuple[str, TopicStep]] = dict.fromkeys(
         found.missing, ("in the end the topic does not exist", model.absent)
     )
     for topic, stored in found.values.items():

@@ -20,7 +20,7 @@ from klamm.runtime.checks import request_invariants as request
 from klamm.runtime.checks import znode_invariants as znode
 from klamm.runtime.checks.observations import History
 
-Check = Callable[[History, Any], Iterable[str]]
+InvariantCheck = Callable[[History, Any], Iterable[str]]
 
 
 class Invariant(NamedTuple):
@@ -34,7 +34,7 @@ class Invariant(NamedTuple):
     statement: str
     source: str
     event: type | None = None
-    check: Check | None = None
+    check: InvariantCheck | None = None
 
 
 class InvariantViolated(KlammError):
@@ -52,7 +52,7 @@ class InvariantViolated(KlammError):
         self.statement = INVARIANTS[name].statement
 
 
-_SOURCES: Final[Mapping[Check, str]] = {
+_SOURCES: Final[Mapping[InvariantCheck, str]] = {
     znode.isr_is_not_empty: "KAFKA-708",
     znode.leader_is_in_isr: "KIP-320 LeaderInIsr",
     znode.isr_grows_by_assigned_replicas: "KIP-455",
@@ -103,7 +103,7 @@ _SOURCES: Final[Mapping[Check, str]] = {
 """The source of each invariant that a function checks."""
 
 
-def _invariant(check: Check, source: str) -> Invariant:
+def _invariant(check: InvariantCheck, source: str) -> Invariant:
     statement = " ".join(str(getdoc(check)).partition("\n\n")[0].split())
     return Invariant(statement, source, get_type_hints(check)["event"], check)
 

@@ -43,7 +43,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.runtime.actors import Actor
 from klamm.runtime.checks.admin_history import DELETION_PATH, TOPIC_PATH
-from klamm.runtime.checks.invariants import INVARIANTS, Check, InvariantViolated
+from klamm.runtime.checks.invariants import INVARIANTS, InvariantCheck, InvariantViolated
 from klamm.runtime.checks.observations import (
     NO_NODE,
     Answered,
@@ -121,7 +121,7 @@ class Watcher:
         self.violations: list[Violation] = []
         self._world = world
         self._names = frozenset(names)
-        self._checks: dict[type, list[tuple[str, Check]]] = {}
+        self._checks: dict[type, list[tuple[str, InvariantCheck]]] = {}
         for name in names:
             invariant = INVARIANTS[name]
             if invariant.event is not None and invariant.check is not None:

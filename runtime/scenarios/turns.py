@@ -15,8 +15,8 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from klamm.runtime.scenarios.steps import Step
 
-Condition = Callable[[], bool]
-Run = Callable[[Condition, float], bool]
+TurnCondition = Callable[[], bool]
+Run = Callable[[TurnCondition, float], bool]
 """Runs a cluster until a condition holds. Returns False when the cluster has this age in ms.
 
 An age, unlike a duration, does not change if the run is interrupted and continued."""
@@ -30,7 +30,7 @@ class Branch:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.thread = greenlet(work)
-        self.condition: Condition = _at_once
+        self.condition: TurnCondition = _at_once
         self.deadline_ms = math.inf
         self.is_cancelled = False
 
@@ -74,7 +74,7 @@ class Turns:
             branch.thread.parent = getcurrent()
             branch.thread.throw(GreenletExit)
 
-    def run_until(self, condition: Condition, timeout_ms: float) -> bool:
+    def run_until(self, condition: TurnCondition, timeout_ms: float) -> bool:
         """Run the cluster until ``condition`` holds. Return False after the timeout."""
         deadline_ms = self._now_ms() + timeout_ms
         if self._current is not None:
@@ -110,7 +110,7 @@ class Turns:
             if branch.has_ended and branch in self._branches:
                 self._branches.remove(branch)
 
-    def _wait(self, branch: Branch, condition: Condition, deadline_ms: float) -> bool:
+    def _wait(self, branch: Branch, condition: TurnCondition, deadline_ms: float) -> bool:
         if condition():
             return True
         branch.condition, branch.deadline_ms = condition, deadline_ms

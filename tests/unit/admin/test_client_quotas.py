@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from klamm.admin.configs.client_quotas import ClientQuotas, Entity, QuotaFilter
+from klamm.admin.configs.client_quotas import ClientQuotas, QuotaEntity, QuotaFilter
 from klamm.admin.failures import InvalidRequest, UnsupportedVersion
 from klamm.cluster.errors import AdminError
 from klamm.zk.dump import dump
@@ -24,11 +24,11 @@ def client() -> KafkaZkClient:
     return KafkaZkClient(MemoryStore(memory_server()))
 
 
-def entity(**names: str | None) -> Entity:
+def entity(**names: str | None) -> QuotaEntity:
     return frozenset((name.replace("_", "-"), value) for name, value in names.items())
 
 
-def alter(client: KafkaZkClient, one: Entity, changes: Mapping[str, float | None]) -> None:
+def alter(client: KafkaZkClient, one: QuotaEntity, changes: Mapping[str, float | None]) -> None:
     ClientQuotas(client).alter(one, changes, validate_only=False)
 
 
@@ -45,7 +45,7 @@ def alter(client: KafkaZkClient, one: Entity, changes: Mapping[str, float | None
     ],
 )
 def test_quotas_of_an_entity_are_written_announced_and_found(
-    client: KafkaZkClient, one: Entity, folder: str, name: str
+    client: KafkaZkClient, one: QuotaEntity, folder: str, name: str
 ) -> None:
     quota = CONNECTIONS if folder == "ips" else RATE
     alter(client, one, {quota: 5.0})
@@ -127,7 +127,7 @@ def test_the_largest_rate_is_the_largest_long(client: KafkaZkClient) -> None:
     ],
 )
 def test_what_is_refused_writes_nothing(
-    client: KafkaZkClient, one: Entity, changes: dict[str, float | None], said: str
+    client: KafkaZkClient, one: QuotaEntity, changes: dict[str, float | None], said: str
 ) -> None:
     before = dump(client.store)
     with pytest.raises(InvalidRequest) as refused:

@@ -15,7 +15,7 @@ from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.log_dirs import LogDirs
 from klamm.brokers.logs.log_manager import LogManager
-from klamm.brokers.logs.log_store import Draw, LogStore, MemoryLogStore
+from klamm.brokers.logs.log_store import DrawInteger, LogStore, MemoryLogStore
 from klamm.brokers.logs.record_batch import walk
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.logs.segment_log import SegmentLog
@@ -61,7 +61,7 @@ class Mover:
         )
         self.moves.resume(T0, self.partition, NOW_MS)
 
-    def kill(self, draw: Draw | None = None) -> None:
+    def kill(self, draw: DrawInteger | None = None) -> None:
         """The process ends, or with ``draw`` the machine stops."""
         if draw is not None:
             self.store.crash(draw)

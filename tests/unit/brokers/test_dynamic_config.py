@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from klamm.brokers.dynamic_config import CHANGE_EXPIRATION_MS, Config, DynamicConfigManager
+from klamm.brokers.dynamic_config import CHANGE_EXPIRATION_MS, ConfigValues, DynamicConfigManager
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
@@ -106,7 +106,7 @@ def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_stat
 
 
 def test_who_reads_the_brokers_own_config_is_told_of_it(follower: Follower) -> None:
-    told: list[tuple[Config, Config]] = []
+    told: list[tuple[ConfigValues, ConfigValues]] = []
     follower.manager.on_own_config = lambda own, default: told.append((dict(own), dict(default)))
     follower.alter("brokers", "<default>", {"leader.replication.throttled.rate": "5"})
     follower.alter("brokers", "1", {"leader.replication.throttled.rate": "7"})
@@ -118,7 +118,7 @@ def test_who_reads_the_brokers_own_config_is_told_of_it(follower: Follower) -> N
 def test_a_topic_config_that_an_ended_session_could_not_read_is_reported_in_the_next_one(
     follower: Follower,
 ) -> None:
-    told: list[tuple[str, Config]] = []
+    told: list[tuple[str, ConfigValues]] = []
     follower.manager.on_topic_config = lambda topic, config: told.append((topic, config))
     follower.admin.set_or_create_entity_configs("topics", "t", {"retention.ms": "7"})
     follower.server.expire_session(follower.store.session_id)
