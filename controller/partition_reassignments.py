@@ -34,7 +34,7 @@ from klamm.statemachines.reassignment import (
     apply_epoch_bumps,
     is_reassignment_complete,
     moves_leader_first,
-    no_leader_and_isr,
+    no_leader_epoch,
     plan_epoch_bumps,
     plan_leader_moves,
     topics_to_store,
@@ -273,7 +273,7 @@ class PartitionReassignments:
                 else:
                     stored[tp] = result
             lost = controller.refresh_leaderships(written.unwritten)
-            run.failures.update((tp, no_leader_and_isr(tp)) for tp in lost)
+            run.failures.update((tp, no_leader_epoch(tp)) for tp in lost)
             remaining = [tp for tp in written.unwritten if tp not in run.failures]
         run.bumped.update(stored)
         bumps = apply_epoch_bumps(context, stored, assignments)
@@ -355,7 +355,7 @@ class PartitionReassignments:
             )
         for tp in completed:
             if tp not in moves.elect and tp not in moves.bump:
-                run.failures[tp] = no_leader_and_isr(tp)
+                run.failures[tp] = no_leader_epoch(tp)
         leaderless = [
             tp
             for tp in moves.elect

@@ -28,7 +28,7 @@ from klamm.replay.engines.duckdb_engine import duckdb_engine
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.filters import Filters
 from klamm.replay.ingest import make_table
-from klamm.replay.listings import in_words
+from klamm.replay.listings import in_strings
 from klamm.replay.page import life_rows
 from klamm.replay.run import Answers, answering
 
@@ -64,12 +64,12 @@ def facts_of_run(stored: EventTable, answers: Answers, run: str, to_ms: int | No
     """
     found = {
         name: [row for row in words if row["run"].endswith(run)]
-        for name, words in in_words(
+        for name, words in in_strings(
             {name: rows(stored.engine, answers.tables[name]()) for name in _TABLES}, stored
         ).items()
     }
     lives = [row for row in life_rows(stored, answers) if row["run"].endswith(run)]
-    events = in_words({"": rows(stored.engine, f"FROM {stored.events}")}, stored)[""]
+    events = in_strings({"": rows(stored.engine, f"FROM {stored.events}")}, stored)[""]
     kinds = [
         row
         for row in events

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from klamm.drills.drawn_cluster import Draw, DrawFault, DrawnCluster, draw_replicas, wait
-from klamm.drills.drawn_operations import OPERATIONS, delete_topic, draw_edit, produce
+from klamm.drills.drawn_operations import OPERATIONS, delete_topic, draw_edit, produce_step
 from klamm.drills.drawn_steps import FAULTS
 
 HEALTHY_WITHIN_S: Final = 180
@@ -131,7 +131,7 @@ def _workload(draw: Draw) -> list[str]:
     if rng.random() < 0.3:
         steps.append(draw_edit(draw))
     if rng.random() < 0.7:
-        steps.append(produce(draw))
+        steps.append(produce_step(draw))
     return steps
 
 

@@ -153,7 +153,7 @@ def _tool(command: str) -> str:
     return f"run: '{command} --bootstrap-server {{bootstrap}}'"
 
 
-def produce(draw: Draw) -> str:
+def produce_step(draw: Draw) -> str:
     """Return a step that produces records to topics that are never deleted."""
     given = {draw.produced(): draw.rng.choice((1, 10, 50)) for _ in range(2)}
     return f"produce: {flow(given)}"
@@ -170,8 +170,8 @@ OPERATIONS: Final[tuple[DrawFault, ...]] = (
     create_new_topic,
     add_partition,
     _move_log,
-    produce,
-    produce,
+    produce_step,
+    produce_step,
     _at_once,
 )
 _CALLS: Final[tuple[DrawFault, ...]] = (

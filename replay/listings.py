@@ -15,7 +15,7 @@ from klamm.replay.engines import Engine, Row, row, rows
 from klamm.replay.event_table import EventTable
 
 
-def in_words(found: Mapping[str, Sequence[Row]], table: EventTable) -> dict[str, tuple[Row, ...]]:
+def in_strings(found: Mapping[str, Sequence[Row]], table: EventTable) -> dict[str, tuple[Row, ...]]:
     """Replace the codes and hashes in some rows with strings. Null values become None.
 
     The rows of a name have the same columns. A hash without a name, which a complete table does not
@@ -139,7 +139,7 @@ def first_listed(
             totals[name] = len(found)
             if len(found) > most:
                 totals[name] = row(engine, f"SELECT count(*) AS n FROM ({worth})")["n"]
-    words = in_words(listed, table)
+    words = in_strings(listed, table)
     return {name: Listing(words.get(name, ()), totals[name]) for name in tables}
 
 

@@ -14,7 +14,7 @@ from klamm.replay.answers import How, Question, how_answered
 from klamm.replay.data_loss import DataLoss
 from klamm.replay.engines import Row, rows
 from klamm.replay.event_table import EventTable
-from klamm.replay.listings import Listing, in_words
+from klamm.replay.listings import Listing, in_strings
 from klamm.replay.page_head import (
     Limits,
     Replayed,
@@ -90,7 +90,7 @@ def replay_page(asked: Replayed, answers: Answers, lives: Sequence[Row] = ()) ->
 
 def life_rows(table: EventTable, answers: Answers) -> Sequence[Row]:
     """Return the state, leader and ISR size of partitions over time, with names for codes."""
-    return in_words({"lives": rows(table.engine, answers.life_lines())}, table)["lives"]
+    return in_strings({"lives": rows(table.engine, answers.life_lines())}, table)["lives"]
 
 
 def _violations(answers: Answers) -> Section:

@@ -41,7 +41,7 @@ from klamm.server.admin_bodies import (
     Topics,
 )
 from klamm.server.bodies import CreatedTopics
-from klamm.server.entries import field_types, read_entry, read_fields, written, written_entry
+from klamm.server.entries import as_entries, field_types, read_entry, read_fields, written_entry
 
 AskServer = Callable[[str, str, object], bytes]
 
@@ -77,7 +77,7 @@ class AdminCall(NamedTuple):
         if self.answer is CreatedTopics:
             return CreatedTopics.of(result)
         (kind,) = field_types(self.answer).values()
-        return self.answer(written(result, kind, is_sorted=self.answer is not ConfigsOfEntities))
+        return self.answer(as_entries(result, kind, is_sorted=self.answer is not ConfigsOfEntities))
 
     def ask(self, request: AskServer, /, *arguments: Any, **named: Any) -> Any:
         """Send this call to the server, by calling ``request``, and return the decoded result."""
@@ -99,7 +99,7 @@ class AdminCall(NamedTuple):
             return written_entry(Entity, argument) if self.body is Entity else argument
         kinds = field_types(self.body)
         return self.body(
-            **{name: written(given[name], kinds[name], is_sorted=False) for name in given}
+            **{name: as_entries(given[name], kinds[name], is_sorted=False) for name in given}
         )
 
 

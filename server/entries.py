@@ -47,7 +47,7 @@ def key_size(kind: type[Entry]) -> int:
     return len(getattr(kind.KEY, "_fields", "1"))
 
 
-def written(value: Any, kind: Any, *, is_sorted: bool = True) -> Any:
+def as_entries(value: Any, kind: Any, *, is_sorted: bool = True) -> Any:
     """Convert a mapping, or a collection of keys, to a list of entries.
 
     ``kind`` is the type of the result. If it is no list of entries, return the value unchanged.
@@ -70,11 +70,11 @@ def written_entry(kind: type[Entry], key: Any, *value: Any) -> Entry:
         else:
             value = one if isinstance(one, tuple) else msgspec.structs.astuple(one)
     types = tuple(field_types(kind).values())[key_size(kind) :]
-    return kind(*(key if isinstance(key, tuple) else (key,)), *map(written, value, types))
+    return kind(*(key if isinstance(key, tuple) else (key,)), *map(as_entries, value, types))
 
 
 def read(value: Any, kind: Any) -> Any:
-    """Convert entries back to the value from which ``written`` made them.
+    """Convert entries back to the value from which ``as_entries`` made them.
 
     Raises UsageError if two entries of a mapping have the same key, because one would be lost.
     """

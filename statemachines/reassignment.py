@@ -233,14 +233,14 @@ def plan_epoch_bumps(
     for tp in partitions:
         leadership = context.leaderships.get(tp)
         if leadership is None:
-            failures[tp] = no_leader_and_isr(tp)
+            failures[tp] = no_leader_epoch(tp)
         else:
             state = leadership.leader_and_isr
             updates[tp] = state.with_leader_and_isr(state.leader, state.isr)
     return updates, failures
 
 
-def no_leader_and_isr(tp: TopicPartition) -> StateChangeFailed:
+def no_leader_epoch(tp: TopicPartition) -> StateChangeFailed:
     """Return Kafka's error for a partition without a state znode, i.e. without a leader epoch."""
     return StateChangeFailed(
         f"Cannot update leader epoch for partition {tp} as leaderAndIsr path is empty. This could "

@@ -20,7 +20,7 @@ from klamm.admin.topics.service import (
     read_new_topic,
     required,
     select_topics,
-    show,
+    show_topic,
 )
 from klamm.admin.topics.text import DescribeFilter
 from klamm.cluster.api_errors import Errors
@@ -106,7 +106,7 @@ class ClusterTopics:
         for name in hash_map_order(answered, capacity=len(topics)):
             configs = found[name].configs
             ordered = {config: configs[config] for config in order if config in configs}
-            show(msgspec.structs.replace(found[name], configs=ordered), shown, output)
+            show_topic(msgspec.structs.replace(found[name], configs=ordered), shown, output)
 
     def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Add partitions to topics; print nothing on success."""

@@ -92,7 +92,7 @@ def required(number: int | None) -> int:
     return number
 
 
-def show(topic: TopicDescription, shown: DescribeFilter, output: ToolOutput) -> None:
+def show_topic(topic: TopicDescription, shown: DescribeFilter, output: ToolOutput) -> None:
     """Print one topic as ``--describe`` shows it, and add it to the report."""
     output.print(shown.text(topic))
     partitions = shown.partitions(topic)

@@ -18,7 +18,7 @@ from klamm.admin.topics.service import (
     read_new_topic,
     required,
     select_topics,
-    show,
+    show_topic,
 )
 from klamm.admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
 from klamm.admin.topics.topics import TopicAdmin, change_topic_config
@@ -126,7 +126,7 @@ class ZooKeeperTopics:
                     hint = f"topic {topic.topic} has no partitions"
                     problems.append(InvalidPartitions("next on empty iterator", hint=hint))
                 else:
-                    show(topic, shown, output)
+                    show_topic(topic, shown, output)
         for problem in problems[:-1]:
             output.warn(f"Error while executing topic command : {problem.message}")
         if problems:

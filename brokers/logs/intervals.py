@@ -36,7 +36,7 @@ class Held(msgspec.Struct, gc=False, array_like=True):
 
     def between(self, start: int, end: int) -> tuple[Interval, ...]:
         """Return the intervals from ``start`` to ``end`` (exclusive), split at these offsets."""
-        return between(self.intervals, start, end)
+        return split_between(self.intervals, start, end)
 
     def truncated(self, start: int, end: int) -> Held:
         """Return a copy with only the intervals from ``start`` to ``end``.
@@ -76,7 +76,7 @@ def unpack(packed: bytes) -> Held:
 NOTHING_HELD: Final = pack(Held([], []))
 
 
-def between(intervals: Sequence[Interval], start: int, end: int) -> tuple[Interval, ...]:
+def split_between(intervals: Sequence[Interval], start: int, end: int) -> tuple[Interval, ...]:
     """Return the contiguous intervals from ``start`` to ``end``, split at these offsets."""
     if intervals and start <= intervals[0].start and intervals[-1].end <= end:
         return tuple(intervals)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klamm.brokers.logs.intervals import between, fitting_end
+from klamm.brokers.logs.intervals import fitting_end, split_between
 from klamm.brokers.logs.record_batch import walk
 from klamm.cluster.records import EpochEndOffset, IntervalRecords, Records
 
@@ -74,4 +74,4 @@ def _rest(records: IntervalRecords, part: IntervalRecords) -> IntervalRecords | 
 def _between(records: IntervalRecords, start: int, end: int) -> IntervalRecords:
     """Return the records from ``start`` to ``end`` (exclusive)."""
     batches = (batch for batch in records.producer_batches if start <= batch.last_offset < end)
-    return IntervalRecords(between(records.intervals, start, end), tuple(batches))
+    return IntervalRecords(split_between(records.intervals, start, end), tuple(batches))

@@ -54,7 +54,7 @@ _NUMBER: Final = "block_number"
 _NAME: Final = re.compile(r"\b[a-z_]+_\d+\b")
 """Names of relations in the text of a query: each ends with a number."""
 
-Rows = tuple[str, bytes]
+ArrowRows = tuple[str, bytes]
 """Name of a relation (empty: the events), and rows of it as an Arrow stream."""
 
 
@@ -93,7 +93,7 @@ class Division:
     blocks: int
     memory_mb: int
 
-    def __call__(self, splits: Sequence[Split]) -> Iterator[tuple[int, Rows]]:
+    def __call__(self, splits: Sequence[Split]) -> Iterator[tuple[int, ArrowRows]]:
         """Read splits. Yield summaries and the rows of each block, with their number."""
         with _connection(self.given, self.memory_mb) as connection:
             self._open(connection, splits)
@@ -134,7 +134,7 @@ def _rows_of(connection: duckdb.DuckDBPyConnection, split: Split, number: int) -
     return name
 
 
-def _by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Rows]]:
+def _by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, ArrowRows]]:
     """Yield the rows of each block, as one stream for all batches unless these are very large."""
     held: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
     count = 0
@@ -156,7 +156,7 @@ def _by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Rows]]:
     yield from _streams(held)
 
 
-def _streams(held: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[tuple[int, Rows]]:
+def _streams(held: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[tuple[int, ArrowRows]]:
     for number, rows in held.items():
         yield number, ("", as_stream(pa.Table.from_batches(rows).combine_chunks()))
 
@@ -180,7 +180,7 @@ class Program:
     given: Mapping[str, bytes] = field(default_factory=dict)
     queries: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(self, received: Iterable[tuple[int, Rows]]) -> Iterator[Rows]:
+    def __call__(self, received: Iterable[tuple[int, ArrowRows]]) -> Iterator[ArrowRows]:
         """Run the program on a block; yield the results of the queries that have rows."""
         chunks = (data for number, (_, data) in received if number != _HOME)
         with _connection(self.given, self.memory_mb) as connection:
@@ -270,7 +270,7 @@ class SparkBlocks:
             self._program = Program(self.events, schema, memory_mb, ARROW_BYTES)
             self._blocks = division.blocks
             read = context.parallelize(tasks, len(tasks)).flatMap(division)
-            self._rows: RDD[tuple[int, Rows]] = read.partitionBy(division.blocks + 1, int)
+            self._rows: RDD[tuple[int, ArrowRows]] = read.partitionBy(division.blocks + 1, int)
             self.summaries = self._at_home(
                 context.runJob(self._rows, _summaries, [_HOME]) if division.summaries else (),
                 {name: self._schema(sql) for name, sql in division.summaries.items()},
@@ -325,7 +325,9 @@ class SparkBlocks:
         self._program = replace(self._program, statements=statements)
         return named
 
-    def _at_home(self, sent: Iterable[Rows], schemas: Mapping[str, pa.Schema]) -> dict[str, str]:
+    def _at_home(
+        self, sent: Iterable[ArrowRows], schemas: Mapping[str, pa.Schema]
+    ) -> dict[str, str]:
         found: dict[str, list[pa.Table]] = {name: [] for name in schemas}
         for name, data in sent:
             found[name].append(from_stream(data))
@@ -341,7 +343,7 @@ class SparkBlocks:
         return f"{name}_of_blocks_{next(self._numbers)}"
 
 
-def _summaries(received: Iterable[tuple[int, Rows]]) -> Iterator[Rows]:
+def _summaries(received: Iterable[tuple[int, ArrowRows]]) -> Iterator[ArrowRows]:
     return (sent for _, sent in received)
 
 

@@ -18,7 +18,7 @@ from klamm.replay.engines import Engine
 from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_table import EventTable
 from klamm.replay.filters import Filters
-from klamm.replay.listings import in_words
+from klamm.replay.listings import in_strings
 from klamm.replay.questions.columns import judged
 from klamm.replay.questions.duplicates import without
 from klamm.replay.questions.isrs import flapping_replicas, moves
@@ -103,7 +103,7 @@ def actions_of(engine: Engine) -> int:
 
 
 def told(table: EventTable, sql: str) -> list[dict[str, Any]]:
-    return list(in_words({"": rows_in(table.engine, sql)}, table)[""])
+    return list(in_strings({"": rows_in(table.engine, sql)}, table)[""])
 
 
 def partition_of(row: dict[str, Any]) -> Partition:
@@ -151,7 +151,7 @@ def test_the_ordered_fold_ends_with_the_same(
     table: EventTable, answers: Answers, folded: Folded
 ) -> None:
     events = table.engine.view(without(table.events, f"({answers.tables['duplicates']()})"))
-    found = list(in_words({"": ordered_fold(table.engine, events)}, table)[""])
+    found = list(in_strings({"": ordered_fold(table.engine, events)}, table)[""])
     states = {partition_of(row): row for row in found if row["replica"] == -1}
     assert {tp: row["state"] for tp, row in states.items() if row["state"]} == folded.states
     assert {tp: leadership_of(row) for tp, row in states.items()} == {

@@ -15,7 +15,7 @@ from klamm.replay.event_schema import LEADERSHIP_DELETED
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.ingest import make_table
 from klamm.replay.kafka_order import with_deletions
-from klamm.replay.listings import in_words
+from klamm.replay.listings import in_strings
 from klamm.replay.questions.columns import kind_code
 from klamm.replay.run import Answers, answering
 from tests.spark.conftest import rows_of, table_in
@@ -50,7 +50,7 @@ def asked_of_both(engine: Engine, tmp_path: Path) -> Iterator[Any]:
 
 
 def final_isrs(table: EventTable, answers: Answers) -> list[tuple[Any, ...]]:
-    found = in_words({"": rows(table.engine, answers.tables["partitions"]())}, table)[""]
+    found = in_strings({"": rows(table.engine, answers.tables["partitions"]())}, table)[""]
     return sorted(
         (row["source"], row["topic"], row["partition"], row["state"], row["leader"], row["isr"])
         for row in found

@@ -15,7 +15,7 @@ from klamm.replay.listings import (
     Listing,
     first_listed,
     first_rows,
-    in_words,
+    in_strings,
     number_listed,
 )
 from tests.spark.conftest import table_in
@@ -110,7 +110,7 @@ def test_only_topics_and_brokers_with_problems_are_listed(table: EventTable) -> 
 def test_codes_become_words_and_an_unknown_hash_a_number(table: EventTable) -> None:
     row = {"topic": xxhash64("t"), "state": 4, "source": 1, "run": None, "n": 5}
     other = {**row, "topic": 99, "state": 0}
-    found = in_words({"a": [row, other], "b": []}, table)
+    found = in_strings({"a": [row, other], "b": []}, table)
     assert found == {
         "a": (
             {"topic": "t", "state": "OfflinePartition", "source": "journal", "run": None, "n": 5},
@@ -129,6 +129,6 @@ def test_all_hashes_are_looked_up_however_many_there_are(duckdb: Engine) -> None
     names = f"(SELECT 'topic' AS domain, n AS code, 't' || n AS name FROM range({many}) AS r(n))"
     table = EventTable(duckdb, "events", names, "damaged", Manifest(1, []))
     hashes = [{"topic": code} for code in range(-1, many)]
-    found = in_words({"topics": hashes, "none": []}, table)
+    found = in_strings({"topics": hashes, "none": []}, table)
     shown = ["-1", *(f"t{code}" for code in range(many))]
     assert found == {"topics": tuple({"topic": name} for name in shown), "none": ()}

@@ -13,7 +13,7 @@ from klamm.replay.engines import Engine
 from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_schema import STATE_CODES
 from klamm.replay.filters import Filters, narrow
-from klamm.replay.listings import in_words
+from klamm.replay.listings import in_strings
 from klamm.replay.questions.columns import judged, legal_pairs
 from klamm.replay.questions.controllers import epochs, failovers, late_writes, shared_epochs, starts
 from klamm.replay.questions.counts import counted_rows, rows_of_topics
@@ -555,7 +555,7 @@ def test_filters_take_whole_histories(engine: Engine) -> None:
     assert lines(as_of_zxid=9) == []
     assert lines(from_ms=30) == [1, 2, 3, 4, 5, 6]
     third = rows_in(engine, f"SELECT * FROM {table.events} WHERE line = 3")
-    (first,) = in_words({"": third}, table)[""]
+    (first,) = in_strings({"": third}, table)[""]
     assert (first["topic"], first["to_state"], first["kind"], first["source"]) == (
         *("t", ONLINE, "partition_transition", "journal"),
     )

@@ -21,7 +21,7 @@ from klamm.zk.znodes.json_values import (
     as_array,
     as_object,
     field,
-    illegal_argument,
+    illegal_content,
     parse_int,
     parse_object,
     to_int,
@@ -133,7 +133,7 @@ class BrokerIdZNode:
         rack = to_str(node["rack"]) if node.get("rack") is not None else None
         features = version_ranges(features_field(node) or {}, "min_version", "max_version")
         if len({end_point.listener_name for end_point in end_points}) < len(end_points):
-            raise illegal_argument(
+            raise illegal_content(
                 "There is more than one end point with the same listener name: "
                 + ",".join(
                     f"EndPoint({e.host or 'null'},{e.port},ListenerName({e.listener_name}),"
@@ -159,7 +159,7 @@ def _end_points(node: dict[str, Any], version: int) -> tuple[EndPoint, ...]:
 def _protocol(text: str) -> str:
     name = text.upper()
     if name not in SECURITY_PROTOCOLS:
-        raise illegal_argument(
+        raise illegal_content(
             f"No enum constant org.apache.kafka.common.security.auth.SecurityProtocol.{name}"
         )
     return name
@@ -172,7 +172,7 @@ def _end_point(text: str, protocols: Mapping[str, str]) -> EndPoint:
     listener = match[1].upper()
     port = _port(match[3])
     if listener not in protocols:
-        raise illegal_argument(f"No security protocol defined for listener {listener}")
+        raise illegal_content(f"No security protocol defined for listener {listener}")
     return EndPoint(match[2], port, listener, protocols[listener])
 
 

@@ -18,7 +18,7 @@ from klamm.zk.znodes.json_values import (
     MalformedZNode,
     UnparsableJson,
     field,
-    illegal_argument,
+    illegal_content,
     parse_bytes,
     to_int,
     to_str,
@@ -120,7 +120,7 @@ class ConfigEntityChangeNotificationSequenceZNode:
             return None
         received = f"Received: {utf8(data or b'')}"
         if not isinstance(node, dict):
-            raise illegal_argument(
+            raise illegal_content(
                 "Config change notification has an unexpected value. The format is:"
                 '{"version" : 1, "entity_type":"topics/clients", '
                 '"entity_name" : "topic_name/client_id"} or '
@@ -131,7 +131,7 @@ class ConfigEntityChangeNotificationSequenceZNode:
             return _version_1(node, received)
         if version == 2:
             return _version_2(node, received)
-        raise illegal_argument(
+        raise illegal_content(
             f"Config change notification has unsupported version '{version}', "
             "supported versions are 1 and 2."
         )
@@ -144,13 +144,13 @@ def _optional_str(node: dict[str, Any], name: str) -> str | None:
 def _version_1(node: dict[str, Any], received: str) -> ConfigChange:
     entity_type = _optional_str(node, "entity_type")
     if entity_type not in _VERSION_1_TYPES:
-        raise illegal_argument(
+        raise illegal_content(
             "Version 1 config change notification must have 'entity_type' set to "
             f"'clients' or 'topics'. {received}"
         )
     entity_name = _optional_str(node, "entity_name")
     if entity_name is None:
-        raise illegal_argument(
+        raise illegal_content(
             f"Version 1 config change notification does not specify 'entity_name'. {received}"
         )
     return ConfigChange(entity_type, entity_name)
@@ -159,7 +159,7 @@ def _version_1(node: dict[str, Any], received: str) -> ConfigChange:
 def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
     entity_path = _optional_str(node, "entity_path")
     if entity_path is None:
-        raise illegal_argument(
+        raise illegal_content(
             f"Version 2 config change notification must specify 'entity_path'. {received}"
         )
     entity_type, slash, entity_name = entity_path.partition("/")
@@ -167,7 +167,7 @@ def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
         raise MalformedZNode(f"begin 0, end -1, length {len(entity_path)}", STRING_INDEX)
     if entity_type not in CONFIG_TYPES:
         starts = immutable_order([f"'{name}'/" for name in CONFIG_TYPES], string_hash)
-        raise illegal_argument(
+        raise illegal_content(
             "Version 2 config change notification must have 'entity_path' starting with "
             f"one of {', '.join(starts)}. {received}"
         )

@@ -17,7 +17,7 @@ from klamm.zk.znodes.json_values import (
     UnparsableJson,
     as_object,
     field,
-    illegal_argument,
+    illegal_content,
     parse_bytes,
     parse_int,
     parse_long,
@@ -162,20 +162,20 @@ class FeatureZNode(msgspec.Struct, frozen=True):
         text = utf8(data or b"")
         version = to_int(field(node, "version"))
         if version < 1:
-            raise illegal_argument(f"Unsupported version: {version} of feature information: {text}")
+            raise illegal_content(f"Unsupported version: {version} of feature information: {text}")
         features = features_field(node)
         if features is None:
-            raise illegal_argument(f"Features map can not be absent in: {text}")
+            raise illegal_content(f"Features map can not be absent in: {text}")
         status = _status(node, text)
         return FeatureZNode(status, _finalized(features))
 
 
 def _status(node: dict[str, Any], text: str) -> FeatureZNodeStatus:
     if node.get("status") is None:
-        raise illegal_argument(f"Status can not be absent in feature information: {text}")
+        raise illegal_content(f"Status can not be absent in feature information: {text}")
     status = to_int(node["status"])
     if status not in (0, 1):
-        raise illegal_argument(
+        raise illegal_content(
             f"Malformed status: Some({status}) found in feature information: {text}"
         )
     return FeatureZNodeStatus(status)
@@ -189,6 +189,6 @@ def _finalized(features: Mapping[str, Mapping[str, int]]) -> dict[str, VersionRa
             f"{name}={{{', '.join(f'{label}={level}' for label, level in levels.items())}}}"
             for name, levels in features.items()
         )
-        raise illegal_argument(
+        raise illegal_content(
             f"Unable to convert to finalized features from map: {{{shown}}}"
         ) from error

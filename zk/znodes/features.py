@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from klamm.zk.znodes.json_values import (
     as_object,
-    illegal_argument,
+    illegal_content,
     to_int,
 )
 
@@ -52,10 +52,10 @@ def version_ranges(
         for label in (min_label, max_label):
             if label not in labels:
                 shown = ", ".join(f"{key}:{version}" for key, version in labels.items())
-                raise illegal_argument(f"{label} absent in [{shown}]")
+                raise illegal_content(f"{label} absent in [{shown}]")
         low, high = labels[min_label], labels[max_label]
         if low < 1 or high < 1 or high < low:
-            raise illegal_argument(
+            raise illegal_content(
                 "Expected minValue >= 1, maxValue >= 1 and maxValue >= minValue, but received "
                 f"minValue: {low}, maxValue: {high}"
             )

@@ -57,7 +57,7 @@ class MalformedZNode(KlammError):
         return self
 
 
-def illegal_argument(reason: str) -> MalformedZNode:
+def illegal_content(reason: str) -> MalformedZNode:
     """Return the error for content that makes Kafka throw IllegalArgumentException."""
     return MalformedZNode(reason, ILLEGAL_ARGUMENT)
 

@@ -29,7 +29,7 @@ from klamm.zk.znodes.json_values import (
     UnparsableJson,
     as_object,
     field,
-    illegal_argument,
+    illegal_content,
     parse_bytes,
     parse_int,
     to_int,
@@ -111,15 +111,15 @@ class TopicZNode:
 def _topic_id(text: str) -> str:
     """Parse a topic id, and return it in Kafka's canonical form (Uuid.fromString and toString)."""
     if len(text) > _TOPIC_ID_MAX_LENGTH:
-        raise illegal_argument(
+        raise illegal_content(
             f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
             "to be decoded as a base64 UUID"
         )
     raw = decode_url_base64(text)
     if raw is None:
-        raise illegal_argument(f"Illegal base64 in topic id `{text}`")
+        raise illegal_content(f"Illegal base64 in topic id `{text}`")
     if len(raw) != _TOPIC_ID_BYTES:
-        raise illegal_argument(
+        raise illegal_content(
             f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
             f"expected {_TOPIC_ID_BYTES} bytes of a base64-encoded UUID"
         )
