@@ -29,6 +29,9 @@ TXN_HEADER: Final = Struct(">qiqqi")
 _END_OF_RECORD: Final = 0x42
 _DIGEST_BYTES: Final = 12
 _DIGEST_VERSION: Final = 2
+_ERROR_BYTES: Final = 4
+_VERSION_BYTES: Final = 4
+_EPHEMERAL_AND_VERSION_BYTES: Final = 5
 
 
 class TxnType(IntEnum):
@@ -76,7 +79,8 @@ class Txn(NamedTuple):
 
     ``offset`` is the position in the file in bytes. ``t_ms`` is the time on the leader's clock.
     ``ops`` has one change, or all changes of a multi. A rejected multi may be logged together with
-    the changes that precede the failed operation; those changes did not take effect either.
+    the changes that precede the failed operation; those changes did not take effect either. They
+    are the same in the logs of all servers, although some servers log them with the type ERROR.
     """
 
     offset: int
@@ -244,9 +248,31 @@ def _parse(offset: int, payload: bytes) -> Txn | TxnDamage:
 def _multi(reader: JuteReader) -> tuple[TxnOp, ...]:
     ops = []
     for _ in range(reader.count()):
-        kind = TxnType(reader.int32())
-        ops.append(_op(kind, JuteReader(reader.buffer() or b"")))
+        kind, record = TxnType(reader.int32()), reader.buffer() or b""
+        if kind is TxnType.ERROR and len(record) > _ERROR_BYTES:
+            kind = _type_of(JuteReader(record))
+        ops.append(_op(kind, JuteReader(record)))
     return tuple(ops)
+
+
+def _type_of(record: JuteReader) -> TxnType:
+    """Return the type of an operation before the failed one in a multi, from its record.
+
+    A server that applies a failed multi replaces these types by ERROR and keeps the records. In
+    this form the leader sends the multi to a server that catches up, which then logs it
+    (DataTree.processTxn, ZKDatabase.addCommittedProposal).
+    """
+    record.text()
+    if not record.remaining:
+        return TxnType.DELETE
+    if record.remaining == _VERSION_BYTES:
+        return TxnType.CHECK
+    record.buffer()
+    if record.remaining == _VERSION_BYTES:
+        return TxnType.SET_DATA
+    record.skip_acls()
+    is_plain = record.remaining == _EPHEMERAL_AND_VERSION_BYTES
+    return TxnType.CREATE if is_plain else TxnType.CREATE_CONTAINER
 
 
 def _op(kind: TxnType, reader: JuteReader) -> TxnOp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,19 @@ import pytest
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.replay.engines import Engine, row
 from klamm.replay.event_table import open_table
+from klamm.replay.generate.txn_log_writer import log_name
 from klamm.replay.ingest import make_table
-from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
+from klamm.zk.txn_log import (
+    FILE_HEADER,
+    FRAME,
+    MAGIC,
+    TXN_HEADER,
+    VERSION,
+    Txn,
+    TxnOp,
+    TxnType,
+    read_txn_log,
+)
 from tests.spark.reading import At, Told
 from tests.spark.zookeeper_logs import Story, read_events, write_log
 
@@ -101,6 +114,40 @@ def test_servers_that_disagree_are_refused(duckdb: Engine, tmp_path: Path) -> No
     assert str(one) in raised.value.message
     assert str(two) in raised.value.message
     assert raised.value.hint
+
+
+def write_failed_multi(folder: Path, type_of_check: TxnType) -> Path:
+    """A log with a failed multi of a real ensemble, as transaction 3.
+
+    The server that was stopped when it failed logged the check with the type ERROR.
+    """
+    folder.mkdir()
+    head = (0x300034E14180002, 30, 3, 1795816998357, TxnType.MULTI)
+    payload = TXN_HEADER.pack(*head) + struct.pack(">ii", 2, type_of_check)
+    payload += bytes.fromhex("00000019000000112f636f6e74726f6c6c65725f65706f636800000002")
+    payload += bytes.fromhex("ffffffff00000004ffffff9b000000020000000c619a37f7")
+    frame = FRAME.pack(zlib.adler32(payload), len(payload)) + payload + b"B"
+    path = folder / log_name(3)
+    path.write_bytes(FILE_HEADER.pack(MAGIC, VERSION, 0) + frame)
+    return path
+
+
+def test_a_failed_multi_is_the_same_on_a_server_that_caught_up(
+    duckdb: Engine, tmp_path: Path
+) -> None:
+    story = Story()
+    story.register(1, 1)
+    story.elect(1, 1, 1)
+    before = write_log(tmp_path / "before", story.txns)
+    up = write_failed_multi(tmp_path / "up", TxnType.CHECK)
+    caught_up = write_failed_multi(tmp_path / "caught-up", TxnType.ERROR)
+    assert up.read_bytes() != caught_up.read_bytes()
+    expected = read_events(duckdb, before, up, run="mine")
+    refused = expected.of("mine", "write_refused")
+    assert [(row.controller, row.epoch, row.outcome) for row in refused] == [(1, 1, "NONODE")]
+    for files in ((before, caught_up), (before, up, caught_up), (before, caught_up, up)):
+        told = read_events(duckdb, *files, run="mine")
+        assert without_places(told.events) == without_places(expected.events)
 
 
 def test_damage_costs_what_is_damaged(duckdb: Engine, tmp_path: Path, whole: Told) -> None:

@@ -81,6 +81,47 @@ def test_a_refused_multi_holds_an_error_and_may_hold_the_changes_before_it() -> 
     assert shapes[TxnType.CHECK, TxnType.ERROR] == 17 - 2 * shapes[TxnType.ERROR, TxnType.ERROR]
 
 
+_PATH = b"\0\0\0\2/a"
+_DATA = b"\0\0\0\1x"
+_ACL = b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
+_CREATED = TxnOp(TxnType.CREATE, "/a", b"x")
+_EPHEMERAL = _CREATED._replace(is_ephemeral=True)
+_VERSION = b"\0\0\0\7"
+_NULL = b"\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "op"),
+    [
+        pytest.param(kind, _PATH + record, op, id=name)
+        for name, kind, record, op in (
+            ("check", TxnType.CHECK, _VERSION, TxnOp(TxnType.CHECK, "/a", version=7)),
+            ("delete", TxnType.DELETE, b"", TxnOp(TxnType.DELETE, "/a")),
+            ("set", TxnType.SET_DATA, _DATA + _VERSION, TxnOp(TxnType.SET_DATA, "/a", b"x", 7)),
+            ("null", TxnType.SET_DATA, _NULL + _VERSION, TxnOp(TxnType.SET_DATA, "/a", None, 7)),
+            ("ephemeral", TxnType.CREATE, _DATA + _ACL + b"\1" + _VERSION, _EPHEMERAL),
+            ("no ACL", TxnType.CREATE2, _DATA + _NULL + b"\0" + _VERSION, _CREATED),
+            ("container", TxnType.CREATE_CONTAINER, _DATA + _ACL + _VERSION, _CREATED),
+            ("ttl", TxnType.CREATE_TTL, _DATA + _ACL + _VERSION + bytes(7) + b"\1", _CREATED),
+        )
+    ],
+)
+def test_a_failed_multi_is_the_same_after_zookeeper_replaced_its_types(
+    tmp_path: Path, kind: TxnType, record: bytes, op: TxnOp
+) -> None:
+    path = tmp_path / "log.1"
+    frames = b""
+    for type_ in (kind, TxnType.ERROR):
+        txn = struct.pack(">qiqqiiii", 9, 1, 5, 0, TxnType.MULTI, 2, type_, len(record)) + record
+        txn += struct.pack(">iii", TxnType.ERROR, 4, -101)
+        frames += struct.pack(">qi", zlib.adler32(txn), len(txn)) + txn + b"B"
+    path.write_bytes(LOG.read_bytes()[:16] + frames)
+    logged, replaced = transactions(path)
+    assert logged.ops == (op, TxnOp(TxnType.ERROR, number=-101))
+    assert replaced == logged._replace(offset=replaced.offset)
+    assert replaced.is_rejected
+
+
 @pytest.mark.parametrize("cut", [5, 9, 13, 44])
 def test_a_torn_tail_is_said(tmp_path: Path, cut: int) -> None:
     last = transactions(LOG)[-1]
