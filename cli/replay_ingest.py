@@ -152,8 +152,7 @@ def _show(out: Path, manifest: Manifest, damaged: Sequence[Row], *, as_json: boo
 def manifest_lines(manifest: Manifest, damaged: Sequence[Row]) -> Iterator[str]:
     """Describe the sources of an event table: events read, runs covered, and damaged lines."""
     for source in manifest.sources:
-        files = counted(len(source.files), "file")
-        yield f"{source.source}: {counted(source.rows, 'event')} from {files} in {_took(source)}"
+        yield f"{source.source}: {source.words} in {_took(source)}"
         for run in source.runs:
             yield f"  {_run_line(run)}"
             if run.out_of_order is not None:

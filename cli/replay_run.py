@@ -25,7 +25,6 @@ from klamm.cli.console import HarmlessConsole
 from klamm.cli.errors import FINDINGS
 from klamm.cli.options import print_json
 from klamm.cli.replay_input import Opened, Paths, Resources, open_tables, uses_engine
-from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
 from klamm.report.values import Cell, Page, Table, Tone
@@ -185,8 +184,7 @@ def page_of(
     for source in table.manifest.sources:
         damaged = damaged_lines(source.damaged)
         words = f", damaged lines: {damaged:,}" if damaged else ""
-        files = counted(len(source.files), "file")
-        facts.append((source.source, f"{source.rows:,} events from {files}{words}"))
+        facts.append((source.source, source.words + words))
         orders = (run.out_of_order for run in source.runs)
         facts += [("out of order", order.words) for order in orders if order is not None]
     folder = common_folder(

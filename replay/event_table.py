@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.replay.encode import DOMAINS, WORDS, word_of
 from klamm.replay.engines import Engine, Row, rows
@@ -107,6 +108,12 @@ class SourceSummary(msgspec.Struct, frozen=True):
     runs: list[RunCoverage]
     read_s: float
     predecessors_s: float | None = None
+
+    @property
+    def words(self) -> str:
+        """Number of events, and of files unless the table was generated without files."""
+        events = counted(self.rows, "event")
+        return f"{events} from {counted(len(self.files), 'file')}" if self.files else events
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -204,10 +204,11 @@ def test_ingest_reports_what_it_read_as_text() -> None:
     order = OutOfOrder("f", 3, 1, after=2)
     run = RunCoverage("r", 3, 1, 2, 1000, 2000, missing=1, repeated=0, out_of_order=order)
     kafka = RunCoverage("k", 1, 0, 0, 1000, 1000, missing=None, repeated=None)
+    files = [FileSummary("f", 9, "")]
     sources = [
-        SourceSummary("journal", [FileSummary("f", 9, "")], 3000, {}, {"torn": 1}, [run], 2.0),
-        SourceSummary("controller.log", [], 1, {}, {CUT: 1}, [kafka], 0.5, 1.25),
-        SourceSummary("zookeeper", [], 5, {}, {"lost transactions": 2}, [], 1.0),
+        SourceSummary("journal", files, 3000, {}, {"torn": 1}, [run], 2.0),
+        SourceSummary("controller.log", files * 2, 1, {}, {CUT: 1}, [kafka], 0.5, 1.25),
+        SourceSummary("zookeeper", files, 5, {}, {"lost transactions": 2}, [], 1.0),
     ]
     damaged = [{"file": "f", "line": 4, "problem": "torn", "text": '{"v'}]
     assert list(manifest_lines(Manifest(1, sources), damaged)) == [
@@ -216,11 +217,11 @@ def test_ingest_reports_what_it_read_as_text() -> None:
         "controller epochs 1 to 2, 1 row missing",
         "  out of order: epoch 1 follows epoch 2 at f:3; replayed in order of sequence numbers",
         "  damaged, torn: 1 line",
-        "controller.log: 1 event from 0 files in 0.5 s (2 per second), and 1.2 s to find the "
+        "controller.log: 1 event from 2 files in 0.5 s (2 per second), and 1.2 s to find the "
         "predecessor of each event",
         "  run k: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:01.000 UTC",
         f"  damaged, {CUT}: 1 file",
-        "zookeeper: 5 events from 0 files in 1.0 s (5 per second)",
+        "zookeeper: 5 events from 1 file in 1.0 s (5 per second)",
         "  lost transactions: 2 runs",
         '  f:4: torn: {"v',
     ]

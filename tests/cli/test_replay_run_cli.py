@@ -157,6 +157,16 @@ def test_planted_violations_end_in_14_and_stand_on_the_page(
     assert f"{out} already exists" in capsys.readouterr().err
 
 
+def test_a_generated_table_is_not_read_from_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table"
+    size = ["--partitions", "8", "--events", "2000", "--format", "parquet"]
+    assert main(["replay", "generate", "--out", str(table), *size]) == 0
+    assert main(["replay", "run", str(table)]) == 0
+    assert "\njournal: 2,000 events\n" in capsys.readouterr().out
+
+
 def test_lost_rows_that_are_about_no_partition_end_in_14(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
