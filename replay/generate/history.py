@@ -39,6 +39,8 @@ class GeneratedHistory:
         self.planting = Planting(self.player, self._recording)
         self._episodes: list[Tile] = []
         self._due: list[tuple[int, Planted, int]] = []
+        self._last: Tile | None = None
+        """The episode that fills the history when no other one fits; it can be cut anywhere."""
         self._restart: Tile | None = None
         self._restarts: list[int] = []
         """The number of rows after which each restart takes place, the highest first."""
@@ -79,6 +81,8 @@ class GeneratedHistory:
                     since_failover = []
                 since_failover.append(kind)
                 yield self.planting.plant(kind, p)
+            if tile is not self._restart and not self._fits(tile):
+                tile = self._restart_or_last()
             yield from self._play(tile)
 
     def _play(self, tile: Tile) -> Iterator[RowBlock]:
@@ -86,13 +90,34 @@ class GeneratedHistory:
         yield from self.player.play(tile)
 
     def _next_episode(self) -> Tile:
-        if self._restart is not None and self._restarts and self.rows >= self._restarts[-1]:
-            self._restarts.pop()
-            return self._restart
+        if self._restarts and self.rows >= self._restarts[-1]:
+            return self._restart_or_last()
         if len(self._episodes) < _RECORDED_EPISODES:
             self._episodes.append(Tile(self._recording.episode(), self.layout))
             return self._episodes[-1]
         return self._episodes[int(self._rng.integers(_RECORDED_EPISODES))]
+
+    def _fits(self, episode: Tile) -> bool:
+        """Whether the episode can end, so that no reassignment, deletion or failure is cut off."""
+        return self.rows + 1 + episode.count + self._rows_needed() <= self.options.events
+
+    def _restart_or_last(self) -> Tile:
+        """Return the next restart, or if there is none, the episode that may be cut off."""
+        if self._restart is not None and self._restarts:
+            self._restarts.pop()
+            return self._restart
+        if self._last is None:
+            self._last = Tile(self._recording.isr_changes(), self.layout)
+        return self._last
+
+    def _rows_needed(self) -> int:
+        """Return the maximum number of rows of the remaining anomalies and restarts."""
+        failovers = bool(self._due) + sum(
+            kind is Planted.TWO_CONTROLLERS for _, kind, _ in self._due
+        )
+        rows = ROWS_A_PLANTED * len(self._due)
+        rows += failovers * ROWS_A_FAILOVER * self.options.partitions
+        return rows + len(self._restarts) * self.options.restart_rows
 
     def _schedule(self) -> list[tuple[int, Planted, int]]:
         """Choose a random row number for each anomaly. The highest comes first."""
@@ -111,10 +136,7 @@ class GeneratedHistory:
         An anomaly is planted now if it is scheduled before the middle of that episode. If too few
         rows may remain after the episode, all remaining anomalies are planted now.
         """
-        failovers = 1 + sum(kind is Planted.TWO_CONTROLLERS for _, kind, _ in self._due)
-        left = ROWS_A_PLANTED * len(self._due)
-        left += failovers * ROWS_A_FAILOVER * self.options.partitions
-        room = _TO * self.options.events - left
+        room = _TO * self.options.events - self._rows_needed()
         until = self.rows + coming // 2 if self.rows + coming < room else self.options.events
         while self._due and self._due[-1][0] <= until:
             _, kind, p = self._due.pop()

@@ -14,8 +14,10 @@ REPLICATION_FACTOR: Final = 3
 ROWS_A_CREATION: Final = 8
 """Number of rows for the creation of a partition: two about the partition, two about each replica.
 """
-ROWS_A_RESTART: Final = 30
+_ROWS_A_RESTART: Final = 30
 """Maximum number of rows about a partition and its replicas at a restart of the cluster."""
+_BROKER_ROWS_A_RESTART: Final = 2
+"""Maximum number of rows about a broker at a restart of the cluster."""
 ROWS_A_FAILOVER: Final = 1 + REPLICATION_FACTOR
 """Number of rows about a partition and its replicas at a controller failover."""
 ROWS_A_PLANTED: Final = 100
@@ -113,6 +115,11 @@ class HistoryOptions:
     skew: float = 0.0
     restarts: int = 0
 
+    @property
+    def restart_rows(self) -> int:
+        """Maximum number of rows of a restart of the cluster."""
+        return _ROWS_A_RESTART * self.partitions + _BROKER_ROWS_A_RESTART * self.brokers
+
     def check(self, written_as: Format) -> None:
         """Raise UsageError if the format cannot contain the anomalies, or the history is too small.
 
@@ -141,7 +148,7 @@ class HistoryOptions:
         # Anomalies follow a failover. A second controller needs an epoch that has no other.
         failovers = self.planted.get(_P.TWO_CONTROLLERS, 0) + 1 if planted else 0
         rows += failovers * ROWS_A_FAILOVER * self.partitions
-        rows += self.restarts * ROWS_A_RESTART * self.partitions
+        rows += self.restarts * self.restart_rows
         if self.events < rows:
             with_anomalies = f" with {planted} anomalies" if planted else ""
             raise UsageError(

@@ -146,6 +146,15 @@ class GeneratedRecording:
         self._heal()
         return self._take()
 
+    def isr_changes(self) -> list[JournalRow]:
+        """Record an episode without failures, reassignments and deletions: only ISRs change."""
+        self._move_controller()
+        for _ in range(_CHURNS):
+            self._driver.run_for(self._rng.randrange(70_000, 150_000))
+            self._churn()
+        self._wait(self._is_healthy)
+        return self._take()
+
     def anomaly(self, kind: Planted) -> list[JournalRow]:
         """Record a controller failover, and an anomaly of the partition ANOMALOUS after it.
 

@@ -23,7 +23,13 @@ from klamm.replay.encode import xxhash64
 from klamm.replay.engines import Engine, rows
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.generate.generate import TRUTH, Truth, generate
-from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
+from klamm.replay.generate.options import (
+    CANNOT_HOLD,
+    Format,
+    HistoryOptions,
+    Planted,
+    parse_planted,
+)
 from klamm.replay.generate.recording import FLAPS
 from klamm.replay.ingest import make_table
 from klamm.replay.questions.columns import OFFLINE, judged, kind_code
@@ -204,6 +210,36 @@ def _table(engine: Engine, options: HistoryOptions, written_as: Format, folder: 
         return open_table(engine, logs)
     make_table(engine, [logs], folder / "table", options=SourceOptions(timezone="UTC"))
     return open_table(engine, folder / "table")
+
+
+@pytest.mark.parametrize(
+    ("written_as", "planted", "options"),
+    [
+        (
+            Format.JOURNAL,
+            "illegal=2,unclean=1,flapping=2",
+            HistoryOptions(7, 3_280, seed=358501, brokers=40, partitions_per_topic=1, restarts=5),
+        ),
+        (
+            Format.CONTROLLER_LOG,
+            "two-controllers=1,stuck=2,damaged=1",
+            HistoryOptions(50, 4_000, seed=918019, brokers=5, skew=1, restarts=1),
+        ),
+        (
+            Format.ZOOKEEPER,
+            "two-controllers=5,leaderless=2",
+            HistoryOptions(20, 2_000, 0, seed=384957, brokers=40),
+        ),
+        (Format.PARQUET, "", HistoryOptions(7, 3_000, 0, restarts=3)),
+    ],
+)
+def test_only_stuck_reassignments_are_unfinished_at_the_end(
+    written_as: Format, planted: str, options: HistoryOptions, duckdb: Engine, tmp_path: Path
+) -> None:
+    options = replace(options, planted=parse_planted(planted))
+    with answering(_table(duckdb, options, written_as, tmp_path)) as answers:
+        unfinished = answers.counts["open_reassignments"]
+        assert unfinished == options.planted.get(Planted.STUCK, 0)
 
 
 @pytest.mark.parametrize("planted", [COUNTS, {}], ids=["with anomalies", "sound"])

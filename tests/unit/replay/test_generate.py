@@ -3,6 +3,7 @@ else is wrong, by a plain count that shares nothing with the generator."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -449,6 +450,48 @@ def test_a_stuck_move_begins_and_never_ends(small: tuple[Path, Truth]) -> None:
     for name, seen in phases.items():
         assert ("B8" in seen) == (name not in stuck), name
         assert name not in stuck or (seen, name in bumped) == (["U1", "U2", "A1", "A2"], True)
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_reassignments_deletions_and_failures_end_wherever_the_history_ends(restarts: int) -> None:
+    for seed in range(4):
+        options = HistoryOptions(
+            20, 1_300, 0.3, seed=seed, partitions_per_topic=2, restarts=restarts
+        )
+        unended: set[Any] = set()
+        blocks = list(GeneratedHistory(options).blocks())
+        assert sum(block.count for block in blocks) == options.events
+        for block in blocks:
+            for row in (words.row for words in in_words(Layout(options), block)):
+                _take_ends(unended, row)
+        assert unended == set(), seed
+
+
+def _take_ends(unended: set[Any], row: JournalRow) -> None:
+    """Add what begins with a row, and remove what ends with it."""
+    if row.kind == Kind.REASSIGNMENT_PHASE:
+        begins, key = row.to != "B8", row.reassignment_id
+    elif row.kind in (Kind.TOPIC_DELETION_STARTED, Kind.TOPIC_DELETED):
+        begins, key = row.kind == Kind.TOPIC_DELETION_STARTED, row.topic
+    elif row.kind in (Kind.BROKER_OFFLINE, Kind.BROKER_ONLINE):
+        begins, key = row.kind == Kind.BROKER_OFFLINE, row.replica
+    elif row.leader is not None:
+        begins, key = row.leader == NO_LEADER, (row.topic, row.partition)
+    else:
+        return
+    (unended.add if begins else unended.discard)(key)
+
+
+@pytest.mark.parametrize("brokers", [5, 200])
+def test_the_fewest_events_are_enough_for_restarts(brokers: int) -> None:
+    options = HistoryOptions(1, 1, 1.0, brokers=brokers, restarts=3)
+    with pytest.raises(UsageError) as refused:
+        options.check(Format.JOURNAL)
+    found = re.search("at least ([0-9,]+) events", str(refused.value))
+    assert found is not None
+    options = replace(options, events=int(found[1].replace(",", "")))
+    options.check(Format.JOURNAL)
+    assert sum(block.count for block in GeneratedHistory(options).blocks()) == options.events
 
 
 def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
