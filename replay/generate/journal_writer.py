@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 
-from klamm.cluster.journal import JOURNAL_FILE
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.replay.generate.layout import Layout
 from klamm.replay.generate.planting import Anomaly
 from klamm.replay.generate.rows import DAMAGED, LOST, RowBlock, in_words
 
-GARBAGE: Final = b'{"v":1,"run_id":"\n'
-"""A damaged line: the start of a row."""
+_CUT_AT: Final = b',"kind":'
 
 
 class Places:
@@ -40,6 +39,11 @@ Write = Callable[[Layout, Places, Iterable[RowBlock]], None]
 """A function that writes a history in one format. Raises OSError if writing fails."""
 
 
+def damaged_line(row: JournalRow) -> bytes:
+    """Return the line of a row, cut off after the controller epoch."""
+    return msgspec.json.encode(row).partition(_CUT_AT)[0]
+
+
 def write_journal(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
     """Write FOLDER/journal.jsonl."""
     path = places.folder / JOURNAL_FILE
@@ -49,4 +53,4 @@ def write_journal(layout: Layout, places: Places, blocks: Iterable[RowBlock]) ->
         for line, (fate, mark, _, _, row) in enumerate(written, 1):
             if mark >= 0:
                 places.record(mark, path, line)
-            file.write(GARBAGE if fate == DAMAGED else encoder.encode(row) + b"\n")
+            file.write((damaged_line(row) if fate == DAMAGED else encoder.encode(row)) + b"\n")

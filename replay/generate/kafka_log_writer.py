@@ -35,9 +35,6 @@ from klamm.replay.kafka_lines import ASSIGNMENT, assignment
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
 
-_CUT_LINE: Final = "[2025-10-09 08:53:20,000] INFO [Controller id=1] Changed part\n"
-"""A damaged line."""
-
 
 def write_kafka_logs(
     layout: Layout, places: Places, blocks: Iterable[RowBlock], *, name: str
@@ -56,17 +53,24 @@ def write_kafka_logs(
 
 
 class _File:
-    """An open log file. ``line``: number of the first line that was written last."""
+    """An open log file.
+
+    - ``line``: number of the first line that was written last.
+    - ``is_damaged``: whether the next line is cut off before the name of its logger.
+    """
 
     def __init__(self, path: Path, files: ExitStack) -> None:
         path.parent.mkdir(exist_ok=True)
         self.path = path
         self.line = 0
+        self.is_damaged = False
         self._next_line = 1
         self._file: TextIO = files.enter_context(path.open("x", encoding="utf-8"))
 
     def write(self, text: str) -> None:
-        """Append complete lines."""
+        """Append complete lines. If ``is_damaged``, it is one line, which is cut off."""
+        if self.is_damaged:
+            text = text.rpartition(" (")[0] + "\n"
         self.line = self._next_line
         self._next_line += text.count("\n")
         self._file.write(text)
@@ -87,15 +91,16 @@ class _Logs:
         row = words.row
         is_state_change = self._name == STATE_CHANGE_LOG
         texts = _STATE_CHANGES if is_state_change else _CONTROLLER
-        level, text = texts.get((row.kind, row.to)) or texts.get(row.kind) or _NOTHING
-        if text is None and words.fate != DAMAGED:
+        is_damaged = words.fate == DAMAGED
+        missing = _CUT if is_damaged else _NOTHING
+        level, text = texts.get((row.kind, row.to)) or texts.get(row.kind) or missing
+        if text is None:
             return None
         log, file = self._log(row.controller, is_state_change)
+        file.is_damaged = is_damaged
         self._t_ms, log.epoch = row.t_ms, row.epoch
         at = LoggedRow(row, words, layout)
-        if text is None or words.fate == DAMAGED:
-            file.write(_CUT_LINE)
-        elif row.kind == Kind.PARTITION_FAILED:
+        if row.kind == Kind.PARTITION_FAILED:
             log.state_change_failed([(text(at), f"{STATE_CHANGE_FAILED}: {row.outcome}")])
         elif is_state_change:
             log.state_change(level, [text(at)])
@@ -191,6 +196,8 @@ def _partition_failed(at: LoggedRow) -> str:
 _Texts = Mapping[str | tuple[str, str | None], tuple[str, Callable[[LoggedRow], str] | None]]
 """For a kind of rows, or a kind and a state: level and text of the line."""
 _NOTHING: Final = ("", None)
+_CUT: Final = ("TRACE", "Changed state of replica".format)
+"""What is left of a damaged line if Kafka does not log the row."""
 _STATE_CHANGES: Final[_Texts] = {
     Kind.PARTITION_TRANSITION: ("INFO", _partition_changed),
     (Kind.PARTITION_TRANSITION, PartitionState.OFFLINE.value): ("TRACE", _partition_changed),

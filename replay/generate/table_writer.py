@@ -19,9 +19,9 @@ from klamm.replay.event_files import Folders, write_parts
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, DamagedLine, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
 from klamm.replay.event_table import EVENTS, MANIFEST, NAMES
-from klamm.replay.generate.journal_writer import GARBAGE, Places
+from klamm.replay.generate.journal_writer import Places, damaged_line
 from klamm.replay.generate.layout import Layout, cluster_name, run_name
-from klamm.replay.generate.rows import DAMAGED, LOST, Array, RowBlock, word_columns
+from klamm.replay.generate.rows import DAMAGED, LOST, Array, RowBlock, in_words, word_columns
 from klamm.replay.ingest import describe
 from klamm.replay.sources import damaged_batch, event_batch
 from klamm.replay.sources.journal import NONE_IS_ZERO, SOURCE
@@ -60,11 +60,16 @@ def _batches(
         for at in np.nonzero((block.columns["mark"] >= 0) & is_there)[0]:
             mark, line = int(block.columns["mark"][at]), int(lines[at])
             places.record(mark, places.folder / JOURNAL_FILE, line)
-        text = GARBAGE.decode().strip()
-        damaged = [DamagedLine(line, NOT_JSON, text) for line in lines[fate == DAMAGED].tolist()]
+        is_damaged = fate == DAMAGED
+        damaged = [
+            DamagedLine(line, NOT_JSON, damaged_line(words.row).decode())
+            for line, words in zip(
+                lines[is_damaged].tolist(), in_words(layout, block.part(is_damaged)), strict=True
+            )
+        ]
         if damaged:
             yield damaged_batch(JOURNAL, JOURNAL_FILE, damaged)
-        kept = is_there & (fate != DAMAGED)
+        kept = is_there & ~is_damaged
         if kept.any():
             yield _events(layout, block.part(kept), lines[kept])
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -480,6 +481,35 @@ def _take_ends(unended: set[Any], row: JournalRow) -> None:
     else:
         return
     (unended.add if begins else unended.discard)(key)
+
+
+@pytest.mark.parametrize(
+    ("written_as", "log"),
+    [
+        (Format.JOURNAL, JOURNAL_FILE),
+        (Format.STATE_CHANGE_LOG, "broker-{controller}/state-change.log"),
+        (Format.CONTROLLER_LOG, "broker-{controller}/controller.log"),
+    ],
+)
+def test_a_damaged_line_is_a_line_of_its_time_and_controller(
+    written_as: Format, log: str, tmp_path: Path
+) -> None:
+    options = replace(QUIET, planted={Planted.DAMAGED: 3})
+    truth = generate(options, written_as, tmp_path / "logs")
+    for anomaly in truth.anomalies:
+        (place,) = anomaly["places"]
+        assert place["file"] == log.format(**anomaly)
+        lines = (tmp_path / "logs" / place["file"]).read_text().splitlines()
+        line = lines[place["line"] - 1]
+        t_ms, controller = anomaly["begin_ms"], anomaly["controller"]
+        time = datetime.fromtimestamp(t_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        if written_as is Format.JOURNAL:
+            assert line.startswith('{"v":1,') and line.endswith(f',"epoch":{anomaly["epoch"]}')
+            assert f',"t_ms":{t_ms},' in line and f',"controller":{controller},' in line
+        else:
+            assert line.startswith(f"[{time},{t_ms % 1_000:03}] ")
+            assert f" [Controller id={controller}" in line and not line.endswith(")")
+    assert len({anomaly["begin_ms"] for anomaly in truth.anomalies}) == 3
 
 
 @pytest.mark.parametrize("brokers", [5, 200])
