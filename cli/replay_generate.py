@@ -51,7 +51,9 @@ def generate(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory to create; it must not exist.")
     ],
-    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1_000,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=10_000_000, help="Number of partitions.")
+    ] = 1_000,
     events: Annotated[int, typer.Option(min=1, help="Number of journal rows.")] = 100_000,
     failure_rate: Annotated[
         float,
@@ -59,7 +61,8 @@ def generate(
             min=0,
             max=1,
             callback=finite,
-            help="Share of the history's steps in which a broker or controller fails.",
+            help="Share of the steps, 12 in half an hour, in which a broker or controller fails; "
+            "above 0, at least one of 12. Even with 0, the controller changes every half hour.",
         ),
     ] = 0.02,
     seed: Annotated[
@@ -85,7 +88,7 @@ def generate(
         ),
     ] = 0.0,
     restarts: Annotated[
-        int, typer.Option(min=0, help="How often the whole cluster is killed and started again.")
+        int, typer.Option(min=0, max=10_000, help="How often the whole cluster is restarted.")
     ] = 0,
     json: AsJson = False,
 ) -> None:

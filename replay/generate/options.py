@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from klamm.cluster.counting import parse_whole_number, plural
+from klamm.cluster.counting import counted, parse_whole_number, plural
 from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
@@ -22,6 +22,9 @@ ROWS_A_FAILOVER: Final = 1 + REPLICATION_FACTOR
 """Number of rows about a partition and its replicas at a controller failover."""
 ROWS_A_PLANTED: Final = 100
 """Maximum number of rows of a planted anomaly."""
+_EVENTS_A_PARTITION: Final = 10_000_000
+"""Maximum number of rows per partition; with more, times might exceed LAST_MS, the last time that a
+journal can have."""
 _ROOM: Final = 2
 
 
@@ -98,7 +101,8 @@ class HistoryOptions:
 
     - ``events``: number of rows.
     - ``failure_rate``: fraction of the steps in which a broker or the controller fails. In one in
-      five of these failures, the controller fails.
+      five of these failures, the controller fails. Unless the rate is 0, every episode has a
+      failure. With any rate, each episode begins with a controller failover.
     - ``planted``: number of anomalies of each kind.
     - ``restarts``: number of times that the whole cluster is killed and started again.
     - ``skew``: fraction of the partitions that belong to one large topic. All other topics have
@@ -121,7 +125,7 @@ class HistoryOptions:
         return _ROWS_A_RESTART * self.partitions + _BROKER_ROWS_A_RESTART * self.brokers
 
     def check(self, written_as: Format) -> None:
-        """Raise UsageError if the format cannot contain the anomalies, or the history is too small.
+        """Raise UsageError for anomalies that the format cannot contain, or an impossible size.
 
         The anomalies need a minimum number of partitions and of events.
         """
@@ -142,6 +146,14 @@ class HistoryOptions:
                 f"{planted} anomalies need at least {planted} partitions, not {self.partitions}",
                 hint="raise --partitions",
             )
+        partitions = counted(self.partitions, "partition")
+        most = _EVENTS_A_PARTITION * self.partitions
+        if self.events > most:
+            raise UsageError(
+                f"{partitions} can have at most {most:,} events, not {self.events:,}: "
+                "a longer history might exceed the year 2199",
+                hint="lower --events",
+            )
         rows = _ROOM * ROWS_A_CREATION * self.partitions if planted else 0
         rows = max(rows, ROWS_A_CREATION * self.partitions + self.brokers)
         rows += planted * ROWS_A_PLANTED
@@ -150,9 +162,11 @@ class HistoryOptions:
         rows += failovers * ROWS_A_FAILOVER * self.partitions
         rows += self.restarts * self.restart_rows
         if self.events < rows:
-            with_anomalies = f" with {planted} anomalies" if planted else ""
+            anomalies = "1 anomaly" if planted == 1 else f"{planted:,} anomalies"
+            with_anomalies = f" with {anomalies}" if planted else ""
+            need = "needs" if self.partitions == 1 else "need"
             raise UsageError(
-                f"{self.partitions:,} partitions{with_anomalies} need at least {rows:,} events, "
+                f"{partitions}{with_anomalies} {need} at least {rows:,} events, "
                 f"not {self.events:,}",
                 hint="raise --events",
             )
@@ -169,6 +183,8 @@ def parse_planted(text: str) -> dict[Planted, int]:
             unknown.append(name)
         elif count is None:
             wrong.append(part)
+        elif name in counts:
+            raise UsageError(f"--plant: {name} is given twice", hint="give each kind once")
         else:
             counts[Planted(name)] = count
     if wrong or unknown:

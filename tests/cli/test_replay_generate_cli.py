@@ -64,6 +64,15 @@ def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
             "stored; duplicate: copies of a transaction count once\nhint: possible: gap, unclean,",
         ),
         (["--events", "10"], "error: 1,000 partitions need at least 8,012 events, not 10"),
+        (
+            ["--partitions", "1", "--plant", "gap=1", "--events", "1"],
+            "error: 1 partition with 1 anomaly needs at least 124 events, not 1\nhint: raise",
+        ),
+        (
+            ["--events", f"{10**18}"],
+            "error: 1,000 partitions can have at most 10,000,000,000 events, not 1,000,000,000",
+        ),
+        (["--plant", "gap=1,gap=2"], "error: --plant: gap is given twice\nhint: give each kind"),
     ],
 )
 def test_bad_input_is_one_line(

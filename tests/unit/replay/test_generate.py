@@ -561,6 +561,8 @@ def test_planted_are_named_with_their_counts() -> None:
     assert parse_planted("illegal=5,late-write=1") == {Planted.ILLEGAL: 5, Planted.LATE_WRITE: 1}
     with pytest.raises(UsageError, match=r"expected KIND=N, not gap, gap=x$"):
         parse_planted("gap,illegal=1,gap=x")
+    with pytest.raises(UsageError, match=r"illegal is given twice$"):
+        parse_planted("illegal=1,gap=1,illegal=2")
 
 
 def test_versions_of_generated_znodes_count_their_writes(tmp_path: Path) -> None:
