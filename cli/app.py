@@ -63,7 +63,7 @@ _COMMANDS = {
         "consume": Place("Consume a topic."),
     },
     "Failures": {
-        "broker": Place("Kill, start, stop, pause, power off and add brokers; skew clocks."),
+        "broker": Place("Start, stop, break and add brokers."),
         "controller": Place(
             "Force a controller election; run a controller for Kafka's own brokers."
         ),

@@ -31,7 +31,7 @@ Examples:
   klamm status --json --server localhost:8282
   klamm broker kill 1 && klamm broker start 1 && klamm status --wait 60
 
-  Exit codes: 11 if the cluster is not healthy after the SECONDS of --wait.
+Exit codes: 11 if the cluster is not healthy after the SECONDS of --wait.
 """
 
 
@@ -102,6 +102,8 @@ def unhealthy_lines(values: Mapping[str, Any]) -> Iterator[str]:
     absent = [one["id"] for one in brokers if one["live"] is False and one["id"] not in states]
     if absent:
         yield f"{brokers_text(absent)} {are(absent)} not registered"
+    for failed in values["failed_log_dirs"]:
+        yield f"log directory {failed['log_dir']} of broker {failed['broker']} has failed"
     isolated = values["isolated_brokers"]
     if isolated:
         yield f"{brokers_text(isolated)} {are(isolated)} isolated"

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from klamm.cluster.errors import UsageError
+from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import TopicPartition
 from klamm.zk.store import Store
 
@@ -70,7 +71,11 @@ class ActionTarget(Protocol):
 
 Times = Annotated[
     int,
-    Meta(ge=1, description="Number of failures after which the fault ends; by default, no limit."),
+    Meta(
+        ge=1,
+        le=INT32_MAX,
+        description="Number of failures after which the fault ends; by default, no limit.",
+    ),
 ]
 
 
@@ -103,7 +108,7 @@ class Action(msgspec.Struct, frozen=True):
         if self.is_simulated_only and not is_simulated:
             raise UsageError(
                 "this fault requires the simulated world",
-                hint="use it in a drill that runs without --real",
+                hint="use it in a drill, which klamm drill run runs without --real",
             )
 
     def act(self, target: Any) -> Any:

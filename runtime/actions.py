@@ -41,6 +41,7 @@ from klamm.runtime.network_actions import (
 from klamm.zk.store import Create, Delete, GetData, ResultCode
 
 MAX_SKEW_MS: Final = 86_400_000
+_MOST_BYTES: Final = 10**12
 LogDirs = Annotated[
     str | None, Meta(description="One of the broker's log.dirs; by default, all of them.")
 ]
@@ -156,7 +157,8 @@ class FailDisk(Action, frozen=True):
     log_dir: LogDirs = None
     journal: Annotated[bool, Meta(description="Make the disk that holds the journal fail.")] = False
     after_bytes: Annotated[
-        int, Meta(ge=0, description="Bytes that can still be written before the fault.")
+        int,
+        Meta(ge=0, le=_MOST_BYTES, description="Bytes that can still be written before the fault."),
     ] = 0
     times: Times | None = None
 
@@ -181,7 +183,7 @@ class SlowDisk(BrokerAction, frozen=True):
 
     ON_KAFKA = False
 
-    bytes_per_s: Annotated[int, Meta(ge=1, lt=2**63 - 1, description="Maximum rate in bytes/s.")]
+    bytes_per_s: Annotated[int, Meta(ge=1, le=_MOST_BYTES, description="Maximum rate in bytes/s.")]
     log_dir: LogDirs = None
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:

@@ -117,7 +117,7 @@ class ClusterDisks:
             return self._log_dirs
         if log_dir not in self._log_dirs:
             raise NotFound(
-                f"broker {broker_id} has no log directory {log_dir}",
+                f"broker {broker_id} has no log directory '{log_dir}'",
                 hint=f"it has {', '.join(self._log_dirs)}",
             )
         return (log_dir,)

@@ -59,7 +59,9 @@ class LinkAction(NetworkAction, frozen=True, kw_only=True):
     ] = None
 
     def __post_init__(self) -> None:
-        if not (self._has_links or self.NEEDS_LINKS or self.only):
+        if not (self._has_links or self.NEEDS_LINKS):
+            if self.only:
+                raise ValueError("'only' requires links: name the groups between which they are")
             return
         check_links(self.sources, self.destinations, self.between, self.only)
         if self.REFUSES_ZOOKEEPER and any(ZOOKEEPER in group for group in self._groups()):
@@ -79,6 +81,11 @@ class LinkAction(NetworkAction, frozen=True, kw_only=True):
     def fault(self) -> LinkFault:
         """Return the fault, without its links."""
         raise NotImplementedError
+
+    @property
+    def what(self) -> str:
+        """The kind of fault and its amounts."""
+        return self.WHAT
 
     @property
     def _has_links(self) -> bool:
@@ -102,8 +109,8 @@ class LinkAction(NetworkAction, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         if not self._has_links:
-            return f"{self.WHAT}: all messages with records"
-        return f"{self.WHAT}: {links_text(self._groups(), bool(self.between), self.only)}"
+            return f"{self.what}: all messages with records"
+        return f"{self.what}: {links_text(self._groups(), bool(self.between), self.only)}"
 
 
 def _named_parties(target: ActionTarget, given: Parties) -> list[Party]:
@@ -134,21 +141,25 @@ class Clog(LinkAction, frozen=True, kw_only=True):
     The links are given as for `cut`."""
 
     WHAT = "clogged"
-    REFUSES_ZOOKEEPER = "links with zookeeper cannot be clogged: use cut or delay"
+    REFUSES_ZOOKEEPER = "links with zookeeper cannot be clogged: cut them"
 
     def fault(self) -> LinkFault:
         return LinkFault(is_clogged=True)
 
 
 class Delay(LinkAction, frozen=True, kw_only=True):
-    """Deliver the messages of network links later, in order. Delays of the same link add up.
+    """Deliver the messages of network links later, in order. Delays of the same link add up. Links
+    with ZooKeeper: simulated only.
 
-    The links are given as for `cut`. From ZooKeeper, replies and watch events are late. Links with
-    ZooKeeper: simulated only."""
+    The links are given as for `cut`. From ZooKeeper, replies and watch events are late."""
 
     WHAT = "delayed"
 
     ms: DelayMs
+
+    @property
+    def what(self) -> str:
+        return f"{self.WHAT} by {self.ms} ms"
 
     @property
     def is_simulated_only(self) -> bool:
@@ -169,7 +180,7 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
     The links are given as for `cut`."""
 
     WHAT = "degraded"
-    REFUSES_ZOOKEEPER = "connections to zookeeper lose and reorder nothing: use cut or delay"
+    REFUSES_ZOOKEEPER = "connections to zookeeper lose and reorder nothing: cut them"
     NEEDS_LINKS = False
 
     loss: Probability = 0.0
@@ -180,6 +191,12 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
         super().__post_init__()
         if not (self.loss or self.repetition or self.reordering):
             raise ValueError("one of 'loss', 'repetition' and 'reordering' must be greater than 0")
+
+    @property
+    def what(self) -> str:
+        rates = {"loss": self.loss, "repetition": self.repetition, "reordering": self.reordering}
+        shown = ", ".join(f"{name} {rate:g}" for name, rate in rates.items() if rate)
+        return f"{self.WHAT} ({shown})"
 
     def fault(self) -> LinkFault:
         return LinkFault(

@@ -25,6 +25,7 @@ from klamm.runtime.actions import (
     MoveController,
     Pause,
     Resume,
+    SkewClock,
     SlowDisk,
     Start,
     Stop,
@@ -194,7 +195,8 @@ class BrokerOperations:
         """Return the given broker id in a list. Raises NotFound if the broker does not exist."""
         if not isinstance(broker, int):
             raise UsageError(
-                f"{broker} is not a broker", hint="give a broker id, others, clients or zookeeper"
+                f"{broker!r} is not a broker",
+                hint="give a broker id (a number), others, clients or zookeeper",
             )
         self._check_known(broker)
         return [broker]
@@ -248,6 +250,8 @@ class BrokerOperations:
             finally:
                 self._stopping.discard(broker_id)
         answer: ChangedBroker = {"id": broker_id, "state": action.LEAVES or before}
+        if isinstance(action, SkewClock):
+            answer["clock_skew_ms"] = action.ms
         if action.LEAVES in (PAUSED, *ENDED):
             answer["session_timeout_ms"] = self._cluster.spec.session_timeout_ms
         if running is not None and action.LEAVES in ENDED:
@@ -266,27 +270,27 @@ class BrokerOperations:
         """
         (broker_id,) = self.broker_ids(action.broker)
         running, path = self._cluster.nodes.get(broker_id), action.log_dir
+        if running is None:
+            raise self._is_not(RUNNING, broker_id)
         action.act(self)
-        halted = False
-        if running is not None:
-            broker = running.node.broker
-            dirs = broker.replica_manager.log_dirs
-            if not running.is_paused:
-                self._await_log_dir(broker_id, lambda: not dirs.is_online(path))
-            # A paused broker has not handled the earlier failures yet.
-            self._failed_log_dirs[broker_id].add(path)
-            lost = {*dirs.offline, *self._failed_log_dirs[broker_id]}
-            halted = broker.config.halts_on_log_dir_failure or lost.issuperset(dirs.paths)
-            if halted and not running.is_paused:
-                nodes = self._cluster.nodes
-                self._await_log_dir(broker_id, lambda: nodes.get(broker_id) is not running)
+        broker = running.node.broker
+        dirs = broker.replica_manager.log_dirs
+        if not running.is_paused:
+            self._await_log_dir(broker_id, lambda: not dirs.is_online(path))
+        # A paused broker has not handled the earlier failures yet.
+        self._failed_log_dirs[broker_id].add(path)
+        lost = {*dirs.offline, *self._failed_log_dirs[broker_id]}
+        halted = broker.config.halts_on_log_dir_failure or lost.issuperset(dirs.paths)
+        if halted and not running.is_paused:
+            nodes = self._cluster.nodes
+            self._await_log_dir(broker_id, lambda: nodes.get(broker_id) is not running)
         return {
             "id": broker_id,
             "log_dir": path,
             "halted": halted,
             "state": self.state_of(broker_id),
             "session_timeout_ms": self._cluster.spec.session_timeout_ms,
-            "is_session_shared": running is not None and running.is_pooled,
+            "is_session_shared": running.is_pooled,
         }
 
     def _await_log_dir(self, broker_id: int, is_done: Callable[[], bool]) -> None:

@@ -304,6 +304,7 @@ class ChangedBroker(TypedDict):
     session_timeout_ms: NotRequired[int]
     is_session_shared: NotRequired[bool]
     controlled_shutdown: NotRequired[ShutdownOutcome]
+    clock_skew_ms: NotRequired[int]
 
 
 class LogDirChange(TypedDict):

@@ -234,10 +234,10 @@ class Actions:
         only: Literal["records", "control"] | None = None,
     ) -> None:
         """Deliver the messages of network links later, in order. Delays of the same link add up.
-        The links are given as for `cut`. From ZooKeeper, replies and watch events are late.
-        Links with ZooKeeper: simulated only. `only`: Which messages: `records` (Fetch and
-        Produce) or `control` (requests of controllers to brokers and of brokers to controllers);
-        by default, all. `ms`: Delay in milliseconds."""
+        Links with ZooKeeper: simulated only. The links are given as for `cut`. From ZooKeeper,
+        replies and watch events are late. `only`: Which messages: `records` (Fetch and Produce)
+        or `control` (requests of controllers to brokers and of brokers to controllers); by
+        default, all. `ms`: Delay in milliseconds."""
 
     @_by_name
     def fail_requests(

@@ -53,13 +53,13 @@ TIMEOUT: Final = {"session_timeout_ms": 6000}
         ),
         (
             "broker skew-clock 1 --ms -250",
-            {"POST /brokers/1/skew-clock": {"id": 1, "state": "running"}},
+            {"POST /brokers/1/skew-clock": {"id": 1, "state": "running", "clock_skew_ms": -250}},
             [{"ms": -250}],
             "the clock of broker 1 is skewed by -250 ms",
         ),
         (
             "broker skew-clock 1 --ms 0",
-            {"POST /brokers/1/skew-clock": {"id": 1, "state": "running"}},
+            {"POST /brokers/1/skew-clock": {"id": 1, "state": "running", "clock_skew_ms": 0}},
             [{"ms": 0}],
             "the clock of broker 1 is no longer skewed",
         ),

@@ -128,6 +128,10 @@ def of_controller(**changes: Any) -> dict[str, Any]:
         (of_brokers(under_replicated=2), "4 partitions under-replicated"),
         (of_brokers(state="killed", live=False), "brokers 0,2 are killed"),
         (of_brokers(live=False), "brokers 0,2 are not registered"),
+        (
+            {"failed_log_dirs": [{"broker": 1, "log_dir": "d1"}]},
+            "log directory d1 of broker 1 has failed",
+        ),
         ({"isolated_brokers": [1]}, "broker 1 is isolated"),
     ],
 )

@@ -73,7 +73,7 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
 
 
 def test_a_directory_or_a_broker_that_is_not_there(cluster: RealCluster) -> None:
-    with pytest.raises(NotFound, match="broker 1 has no log directory d2") as refused:
+    with pytest.raises(NotFound, match="broker 1 has no log directory 'd2'") as refused:
         cluster.fail_log_dir(1, "d2")
     assert refused.value.hint == "it has d0, d1"
     with pytest.raises(WrongState, match="broker 9 is not running"):

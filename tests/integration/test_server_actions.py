@@ -125,7 +125,8 @@ def test_a_broker_that_is_resumed_runs(api: AsgiClient) -> None:
     do(api, "/brokers/1/pause")
     assert do(api, "/brokers/1/resume") == {"id": 1, "state": "running"}
     for ms in (-5, 0):
-        assert do(api, "/brokers/1/skew-clock", ms=ms) == {"id": 1, "state": "running"}
+        answer = do(api, "/brokers/1/skew-clock", ms=ms)
+        assert answer == {"id": 1, "state": "running", "clock_skew_ms": ms}
         assert shown(api, 1)["clock_skew_ms"] == ms
 
 
@@ -138,7 +139,9 @@ def test_log_directories_fail_until_the_last(api: AsgiClient) -> None:
     assert (last["halted"], last["state"]) == (True, "failed")
     assert shown(api, 2)["reason"].startswith("all log directories have failed: ")
     unknown = api.post("/brokers/1/fail-log-dir", json={"log_dir": "/c"}).json()["error"]
-    assert unknown["message"] == "broker 1 has no log directory /c"
+    assert unknown["message"] == "broker 1 has no log directory '/c'"
+    ended = api.post("/brokers/2/fail-log-dir", json={"log_dir": "/a"}).json()["error"]
+    assert (ended["message"], ended["hint"]) == ("broker 2 is not running", "its state is 'failed'")
     restart(api, 2)
     assert (shown(api, 2)["state"], shown(api, 2)["reason"]) == ("running", None)
     assert api.get("/status").json()["failed_log_dirs"] == []

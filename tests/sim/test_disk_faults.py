@@ -256,7 +256,7 @@ def test_the_seed_decides_what_a_failing_disk_keeps() -> None:
 
 def test_a_log_directory_must_be_one_of_the_brokers() -> None:
     world = named_drill("log-dir-failure").simulated_world(NO_QUIRKS, 0)
-    with pytest.raises(NotFound, match="broker 1 has no log directory d7") as refused:
+    with pytest.raises(NotFound, match="broker 1 has no log directory 'd7'") as refused:
         world.disks.fail(1, "d7", DiskFault(FaultKind.EIO))
     assert refused.value.hint == "it has d1, d2"
 

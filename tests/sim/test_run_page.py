@@ -142,7 +142,7 @@ def test_a_page_shows_faults_beside_the_brokers_that_they_concern() -> None:
         ("broker 1: faults", begun, healed, "cut: 1 -> zookeeper"),
         ("faults", later, healed, "disk of the journal: eio"),
         ("broker 0: faults", later, healed, "Produce requests to broker 0 are dropped"),
-        ("broker 1: faults", later, healed, "delayed: 1 | others"),
+        ("broker 1: faults", later, healed, "delayed by 20 ms: 1 | others"),
         ("broker 2: faults", later, healed, "disk d0: slow, 1000 bytes/s"),
         ("broker 2: faults", split, healed, "isolated: 2"),
         ("broker 0: faults", split, healed, "clogged: 0 | 1,2"),

@@ -522,7 +522,7 @@ WRONG = {
         "degrade_network must be at least one 'name: value' line",
         "",
     ),
-    "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: give either", ""),
+    "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: 'only' req", ""),
     "- degrade_network: {loss: 0, repetition: 0.0}": (
         "5:22",
         "degrade_network: one of 'loss', 'repetition' and 'reordering' must be greater than 0",

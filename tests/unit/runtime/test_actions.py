@@ -267,7 +267,7 @@ def test_numbers_out_of_bounds_are_no_arguments(kind: type[Action], values: dict
         ),
         (
             Delay(sources=(0,), destinations=(1,), ms=50),
-            LinkFault(links=one_way([0], [1]), delay_ms=50, text="delayed: 0 -> 1"),
+            LinkFault(links=one_way([0], [1]), delay_ms=50, text="delayed by 50 ms: 0 -> 1"),
         ),
         (
             DegradeNetwork(loss=0.1, repetition=0.2, reordering=0.3),
@@ -277,12 +277,18 @@ def test_numbers_out_of_bounds_are_no_arguments(kind: type[Action], values: dict
                 repetition=0.2,
                 reordering=0.3,
                 is_degraded=True,
-                text="degraded: all messages with records",
+                text="degraded (loss 0.1, repetition 0.2, reordering 0.3): all messages with "
+                "records",
             ),
         ),
         (
             DegradeNetwork(sources=(0,), destinations=(1,), loss=0.1),
-            LinkFault(links=one_way([0], [1]), loss=0.1, is_degraded=True, text="degraded: 0 -> 1"),
+            LinkFault(
+                links=one_way([0], [1]),
+                loss=0.1,
+                is_degraded=True,
+                text="degraded (loss 0.1): 0 -> 1",
+            ),
         ),
         (
             LagZookeeper(2, 500),
@@ -346,7 +352,7 @@ def test_somebody_must_be_left_on_each_side(
 
 @pytest.mark.parametrize("kind", [Clog, DegradeNetwork])
 def test_links_with_zookeeper_only_lose_or_delay(kind: type[Action]) -> None:
-    with pytest.raises(ValueError, match="use cut or delay"):
+    with pytest.raises(ValueError, match=r"zookeeper .*: cut them"):
         kind(sources=(1,), destinations=(ZOOKEEPER,))  # type: ignore[call-arg]
 
 
@@ -355,7 +361,7 @@ def test_a_fault_of_links_needs_links_unless_the_network_is_degraded() -> None:
     for kind in (Cut, Clog):
         with pytest.raises(ValueError, match="give either 'from' and 'to'"):
             kind()
-    with pytest.raises(ValueError, match="give either 'from' and 'to'"):
+    with pytest.raises(ValueError, match="'only' requires links: name the groups"):
         DegradeNetwork(loss=0.5, only=Traffic.CONTROL)
 
 
