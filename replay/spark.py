@@ -33,12 +33,11 @@ from klamm.replay.spark_cluster import (
     write_packages,
 )
 from klamm.replay.spark_errors import interrupt_behind
-from klamm.runtime.interrupts import temporary_folder
+from klamm.runtime.interrupts import interrupts_deferred, temporary_folder
 from klamm.zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
 EXIT_TIMEOUT_S: Final = 20.0
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _HERE: Final = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 _SETTINGS: Final = {
     "spark.app.name": "klamm",
@@ -230,7 +229,7 @@ def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
         log = stack.enter_context(log_path.open("wb"))
         try:
             # An interrupt here would leave an orphaned JVM running.
-            with _signals_deferred():
+            with interrupts_deferred():
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
                 stack.callback(_end, gateway)
         except PySparkRuntimeError as error:
@@ -248,28 +247,6 @@ def _end(gateway: JavaGateway) -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.proc.stdin.close()
     gateway.proc.wait(EXIT_TIMEOUT_S)
-
-
-@contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Context manager that delays termination signals until its body ends.
-
-    Does nothing in threads other than the main thread, because they do not receive signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
 
 
 @contextmanager

@@ -51,6 +51,12 @@ def test_another_termination_signal_waits_for_the_end_too(number: signal.Signals
         signal.signal(number, before)
 
 
+def test_an_interrupt_is_not_lost_if_the_section_fails() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+        interrupt()
+        raise ValueError("the interrupted process tree ends")
+
+
 def test_an_interrupt_that_another_thread_receives_waits_too() -> None:
     begun, done = threading.Event(), False
 
