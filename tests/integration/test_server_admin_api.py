@@ -187,7 +187,7 @@ def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServe
         ("/configs/describe", {"type": "topics", "name": "none"}, 404, "topic none does not exist"),
         ("/brokers/0/fail-log-dir", {"log_dir": "/nowhere"}, 404, "/nowhere"),
         ("/brokers/9/fail-log-dir", {"log_dir": "/a"}, 404, "broker 9 does not exist"),
-        ("/disks/fail", {"broker": 0, "kind": "enospc", "log_dir": "/x"}, 404, "directory /x"),
+        ("/disks/fail", {"broker": 0, "kind": "enospc", "log_dir": "/x"}, 404, "directory '/x'"),
         ("/disks/fail", {"broker": 9, "kind": "eio"}, 404, "broker 9 does not exist"),
         ("/disks/fail", {"broker": 0, "kind": "rust"}, 400, "malformed request"),
         ("/disks/fail", {"kind": "eio"}, 400, "give either 'broker'"),
