@@ -135,7 +135,7 @@ class Process:
         return {"at": at_s}
 
     def catchup(self, word: str) -> Answer:
-        """``off``: no fetch reaches a leader from now on; ``on``: all that was clogged goes on."""
+        """``off``: clog all messages with records from now on; ``on``: deliver them."""
         at_s = time.time()
         self._cluster.transport.faults = (_NO_CATCH_UP,) if word == "off" else ()
         return {"at": at_s}

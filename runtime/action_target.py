@@ -108,7 +108,7 @@ class Action(msgspec.Struct, frozen=True):
         if self.is_simulated_only and not is_simulated:
             raise UsageError(
                 "this fault requires the simulated world",
-                hint="use it in a drill, which klamm drill run runs without --real",
+                hint="use it in a drill, and run the drill without --real",
             )
 
     def act(self, target: Any) -> Any:

@@ -1,17 +1,31 @@
-"""Sections that Ctrl-C and other termination signals must not interrupt."""
+"""Termination signals: their handlers, and sections that they must not interrupt."""
 
 from __future__ import annotations
 
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
-ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def ending_signals_handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Context manager that installs ``handler`` for termination signals.
+
+    The earlier handlers are restored on exit.
+    """
+    before = {number: signal.signal(number, handler) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
@@ -22,18 +36,15 @@ def interrupts_deferred() -> Iterator[None]:
         return
     seen: list[int] = []
 
-    def note(number: int, _: FrameType | None) -> None:
-        seen.append(number)
-
-    # Another thread can receive the signal; Python then calls the handler in this one.
-    handlers = {number: signal.signal(number, note) for number in ENDING_SIGNALS}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        yield
+        # Another thread can receive the signal; Python then calls the handler in this one.
+        with ending_signals_handled(lambda number, _: seen.append(number)):
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                yield
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if seen:
             signal.raise_signal(seen[0])
 

@@ -37,7 +37,7 @@ class EventNames:
         name = {Kind.EVENT: row.get("detail"), Kind.CONTROLLER_ELECTED: "election"}.get(row["kind"])
         if name:
             key = (row["controller"], row["epoch"], row.get("event_id", 0))
-            self._names[key] = event_text(name)
+            self._names[key] = name
             if len(self._names) > _EVENTS_REMEMBERED:
                 self._names.popitem(last=False)
 
@@ -55,7 +55,7 @@ class EventNames:
         if not number:
             return ""
         name = self._names.get((row["controller"], row["epoch"], number))
-        return f"#{number} {name}" if name else f"#{number}"
+        return f"#{number} {event_text(name)}" if name else f"#{number}"
 
 
 def event_text(text: str) -> str:

@@ -61,7 +61,7 @@ class LinkAction(NetworkAction, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (self._has_links or self.NEEDS_LINKS):
             if self.only:
-                raise ValueError("'only' requires links: name the groups between which they are")
+                raise ValueError("'only' requires links: name the groups that they connect")
             return
         check_links(self.sources, self.destinations, self.between, self.only)
         if self.REFUSES_ZOOKEEPER and any(ZOOKEEPER in group for group in self._groups()):

@@ -21,6 +21,7 @@ from typing import Any, Final
 import uvicorn
 
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.runtime.interrupts import ending_signals_handled
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
@@ -34,7 +35,6 @@ from klamm.server.http_protocol import (
     WRITE_TIMEOUT_S,
     BoundedProtocol,
 )
-from klamm.server.signals import ending_signals_handled
 from klamm.server.thread_failures import threads_watched
 
 INTERRUPTED: Final = 130
