@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 __all__ = ["ClusterError", "LocalCluster", "SimulatedCluster", "run_drill"]
 
 if TYPE_CHECKING:
-    from klamm.testing.cluster import LocalCluster, SimulatedCluster
-    from klamm.testing.errors import ClusterError
-    from klamm.testing.run_drill import run_drill
+    from klamm.lab.python.cluster import LocalCluster, SimulatedCluster
+    from klamm.lab.python.errors import ClusterError
+    from klamm.lab.python.run_drill import run_drill
 else:
 
     def __getattr__(name: str) -> object:
         """Import a public name when it is first used, so that `import klamm` costs nothing."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from klamm.testing import cluster, errors, run_drill
+        from klamm.lab.python import cluster, errors, run_drill
 
         homes = {"ClusterError": errors, "run_drill": run_drill}
         return getattr(homes.get(name, cluster), name)

@@ -1,1 +1,1 @@
-"""Kafka's Admin client and admin tools: topics, configs, reassignments, elections (kafka.admin)."""
+"""KafkaAdmin, Kafka's Admin client, and its channels to a cluster (kafka.admin)."""

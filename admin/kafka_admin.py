@@ -27,9 +27,8 @@ from klamm.admin.configs.effective_configs import (
 from klamm.admin.configs.scram_credentials import UserScramCredentials
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import admin_error
-from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from klamm.admin.topics.text import PartitionDescription, TopicDescription
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topic_description import PartitionDescription, TopicDescription
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import TopicMetadata
 from klamm.cluster.configs import TOPIC_CONFIGS
@@ -59,7 +58,13 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.topic_names import validate_topic_name
-from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import (
+    NO_LEADER,
+    ElectionType,
+    ReplicaAssignment,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import NO_POOLS, Pools

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from bench.chaos_checker import Checker
 from bench.chaos_judge import Disturbance, what_is_not_converged
 from bench.live_cluster import NO_ANSWER, Answer, Up
-from klamm.runtime.action_target import ENDED
+from klamm.lab.actions.action import ENDED
 from klamm.server.broker_operations import FAILED_TO_START, NOT_STARTED
 from klamm.zk.waiting import wait_until
 

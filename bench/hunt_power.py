@@ -28,8 +28,8 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.quirks import NAMES, parse_quirks
 from klamm.cluster.types import LeaderAndIsr
 from klamm.controller import loader, on_alter_isr, on_broker_change
-from klamm.drills.hunting import HuntOptions, run_seed
-from klamm.drills.processes import print_no_warnings
+from klamm.lab.hunt.hunting import HuntOptions, run_seed
+from klamm.lab.hunt.processes import print_no_warnings
 from klamm.statemachines import election, reassignment, topic_deletion
 from klamm.zk import data_tree, fenced_writes
 from klamm.zk.data_tree import DataTree

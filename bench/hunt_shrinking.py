@@ -15,9 +15,9 @@ from typing import Final
 from bench.hunt_power import MUTANTS, planted
 from bench.machine import machine
 from klamm.cluster.quirks import NAMES, parse_quirks
-from klamm.drills.drawing import draw_drill
-from klamm.drills.hunting import run_text, shrink_failure
-from klamm.drills.processes import print_no_warnings
+from klamm.lab.hunt.drawing import draw_drill
+from klamm.lab.hunt.hunting import run_text, shrink_failure
+from klamm.lab.hunt.processes import print_no_warnings
 
 MOST_STEPS: Final = 6
 FEWEST_STEPS: Final = 40

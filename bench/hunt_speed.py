@@ -25,12 +25,12 @@ from klamm.brokers.clients.consumer import Consumer
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.drills.language import parse_drill
-from klamm.drills.processes import Died, Workers, rare_collections
-from klamm.drills.run import Verdict, play
-from klamm.runtime.scenarios.runner import StepResult
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import ProduceConstantly
+from klamm.lab.actions.steps import ProduceConstantly
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.hunt.processes import Died, Workers, rare_collections
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Verdict, play
+from klamm.lab.run.runner import StepResult
 
 GOAL = 300.0
 RUNS_GOAL = 60.0

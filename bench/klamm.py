@@ -18,7 +18,7 @@ from bench.kafka.run import DEFAULT_STEPS, do_steps, folder_for, parse_steps
 from bench.kafka.scenarios import FIRST_BROKER
 from bench.kafka.steps import Result
 from bench.raw_store import raw_store_rates
-from klamm.runtime.kafka_logs import CONTROLLER_LOG
+from klamm.world.journal.kafka_logs import CONTROLLER_LOG
 
 _ROOT = Path(__file__).resolve().parents[1]
 

@@ -25,11 +25,11 @@ from bench.kafka.scenarios import FIRST_BROKER
 from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import CountedJournal, StoreBatches, Traffic
 from klamm.brokers.broker import KafkaServer
-from klamm.runtime import network
-from klamm.runtime.clock import WallClock
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.kafka_logs import KafkaLogs
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world import network
+from klamm.world.clock import WallClock
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.kafka_logs import KafkaLogs
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.waiting import wait_until
 
 SESSION_TIMEOUT_MS = 30_000

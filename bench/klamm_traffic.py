@@ -24,7 +24,7 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from klamm.runtime.journal import FileJournal
+from klamm.world.journal.journal import FileJournal
 from klamm.zk.kazoo_pipeline import Wait
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_wire import Multi, ZooKeeperRequest

@@ -26,7 +26,7 @@ from bench.memory import bytes_per_partition
 from bench.parts import GROWING, PARTS, steps_for
 from bench.report import tables
 from klamm.cluster.errors import KlammError, UsageError
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 
 BROKERS = 5
 QUICK = (Layout(10_000, 100),)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bench.machine import machine
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.producer import Rate
 from klamm.brokers.logs.log_store import MemoryLogStore
@@ -39,12 +39,12 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
 )
 from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.lab.checks.constant_rates import WorkloadChecker, begin_workload
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.clock import VirtualClock
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
-from klamm.runtime.transport import RoutedTransport
+from klamm.world.clock import VirtualClock
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.transport import RoutedTransport
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 

@@ -21,9 +21,9 @@ from bench.kafka.table import HEADER, row
 from bench.machine import machine
 from bench.parts import PARTS, steps_for
 from klamm.cluster.errors import KlammError
-from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.processes import ControllerProcess, controller_command
-from klamm.runtime.kafka_logs import CONTROLLER_LOG
+from klamm.world.journal.kafka_logs import CONTROLLER_LOG
+from klamm.world.kafka.jars import require_kafka_libs
+from klamm.world.kafka.processes import ControllerProcess, controller_command
 
 PARTITIONS = (10_000, 100_000)
 BROKERS = (5, 200)

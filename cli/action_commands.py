@@ -1,6 +1,6 @@
 """Makes commands that send an action to a running cluster.
 
-The limits, defaults and texts of a command's options come from the action's class (runtime/).
+The limits, defaults and texts of a command's options come from the action's class (lab/actions/).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.cli.completion import complete_broker, complete_log_dir
 from klamm.cli.options import finite, option
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cluster.errors import UsageError
-from klamm.runtime.action_target import Action, Argument, arguments_of
+from klamm.lab.actions.action import Action, Argument, arguments_of
 
 A = TypeVar("A", bound=Action)
 _BROKER: Final = {"metavar": "N", "min": 0, "autocompletion": complete_broker}

@@ -17,7 +17,7 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import brokers_text, listed
 from klamm.cluster.integers import INT32_MAX
-from klamm.runtime.actions import (
+from klamm.lab.actions.actions import (
     FailLogDir,
     Kill,
     Pause,

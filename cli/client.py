@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from klamm.admin.command_result import ErrorAnswer
 from klamm.admin.failures import admin_error
 from klamm.cli.waiting import waiting
 from klamm.cluster import errors
@@ -27,8 +26,8 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.cluster.requests import ApiError
-from klamm.runtime.action_target import Action
-from klamm.runtime.actions import request_of
+from klamm.lab.actions.action import Action
+from klamm.lab.actions.actions import request_of
 from klamm.server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
@@ -39,6 +38,7 @@ from klamm.server.data_dir import (
     is_held,
     read_address,
 )
+from klamm.tools.command_result import ErrorAnswer
 
 SERVER_VARIABLE: Final = "KLAMM_SERVER"
 TOKEN_VARIABLE: Final = "KLAMM_TOKEN"  # noqa: S105 - the name of a variable

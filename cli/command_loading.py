@@ -17,7 +17,7 @@ from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
 from klamm.cluster.errors import Interrupted
-from klamm.runtime.interrupts import interrupts_deferred
+from klamm.interrupts import interrupts_deferred
 
 HELP_LIMIT: Final = 1_000
 _UNITS: Final = ("bytes", "ms", "s")

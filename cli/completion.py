@@ -130,7 +130,7 @@ _TOOL_LISTS: Final[Mapping[str, Values]] = {"--broker-list": _brokers, "--topic-
 
 def complete_fault(incomplete: str) -> list[str]:
     """Complete a comma-separated list of the faults of klamm hunt."""
-    from klamm.drills.drawn_steps import FAULTS  # imported late: other commands need no drills
+    from klamm.lab.hunt.drawn_steps import FAULTS  # imported late: other commands need no drills
 
     return _in_list(FAULTS, incomplete)
 
@@ -142,7 +142,7 @@ def complete_drill(incomplete: str) -> list[str]:
 
 def complete_shipped_drill(incomplete: str) -> list[str]:
     """Return the names of the shipped drills that begin with ``incomplete``."""
-    from klamm.drills.library import ALL  # imported late: other commands need no drills
+    from klamm.lab.drills.library import ALL  # imported late: other commands need no drills
 
     return _beginning(ALL, incomplete)
 
@@ -160,7 +160,7 @@ def complete_tool(tool: str, args: Sequence[str], incomplete: str) -> list[str]:
     ``args`` are the preceding words of the command line.
     """
     if incomplete.startswith("-"):
-        usage = (files("klamm.admin") / "texts" / f"{tool}.txt").read_text()
+        usage = (files("klamm.tools") / "texts" / f"{tool}.txt").read_text()
         names = {*re.findall(r"^--[\w.-]+", usage, re.MULTILINE), *_OWN_OPTIONS}
         return sorted(name for name in names if name.startswith(incomplete))
     option = args[-1] if args else ""

@@ -29,7 +29,7 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import KlammError
 from klamm.cluster.plain_text import harmless_line
-from klamm.runtime.actions import MoveController
+from klamm.lab.actions.actions import MoveController
 from klamm.server.config import DEFAULT_SESSION_TIMEOUT_MS
 from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
 from klamm.server.garbage import survivors_frozen

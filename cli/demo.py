@@ -1,6 +1,6 @@
 """`klamm demo`: a tour of klamm that prints each step. Only parses options and prints.
 
-runtime/demo.py runs the cluster. Then the journal is replayed with DuckDB, and the answers are
+lab/demo/demo.py runs the cluster. Then the journal is replayed with DuckDB, and the answers are
 plotted on an HTML page. Finally a Spark job rebuilds the final states of partitions and replicas
 from the journal; they must equal the states in ZooKeeper.
 """
@@ -23,9 +23,9 @@ from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import running_step
 from klamm.cluster.version import klamm_version
-from klamm.runtime.demo import MIN_BROKERS, DemoEnd, DemoStep, StepBegins, run_demo
-from klamm.runtime.demo_stage import DemoOptions
-from klamm.runtime.interrupts import interrupts_deferred
+from klamm.interrupts import interrupts_deferred
+from klamm.lab.demo.demo import MIN_BROKERS, DemoEnd, DemoStep, StepBegins, run_demo
+from klamm.lab.demo.demo_stage import DemoOptions
 
 MAX_BROKERS = 40
 PAGE = "replay.html"

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+from klamm.lab.demo.demo import DemoEnd, DemoStep, StepBegins
 from klamm.replay.diff import compare, side_of, stored_side
 from klamm.replay.engines import DUCKDB, SPARK, Engine
 from klamm.replay.event_table import open_table, some_damaged
@@ -16,7 +17,6 @@ from klamm.replay.page import life_rows, replay_page
 from klamm.replay.page_head import Replayed
 from klamm.replay.run import answering
 from klamm.report.page import page_html
-from klamm.runtime.demo import DemoEnd, DemoStep, StepBegins
 
 SPARK_TITLE: Final = "Start Spark and rebuild the final states from the journal"
 REPLAY_TITLE: Final = "Replay the journal and plot what happened"

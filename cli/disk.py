@@ -10,8 +10,8 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import Answered
 from klamm.cli.status import fault_text
-from klamm.runtime.action_target import Action
-from klamm.runtime.actions import FailDisk, HealDisks, SlowDisk
+from klamm.lab.actions.action import Action
+from klamm.lab.actions.actions import FailDisk, HealDisks, SlowDisk
 
 app = command_group(
     help="Inject disk faults into a running cluster.",

@@ -1,6 +1,6 @@
 """`klamm drill`: runs, shows, checks, records, crashes and shrinks drills: scripted failures.
 
-Only parses options and prints. drills/language.py compiles drills, drills/run.py runs them.
+Only parses options and prints. lab/language/ compiles drills, lab/run/drill_run.py runs them.
 The files named drill_*.py have its other subcommands.
 """
 
@@ -27,8 +27,6 @@ from klamm.cli.drill_compare import EXAMPLES as COMPARE_EXAMPLES
 from klamm.cli.drill_compare import compare as compare_worlds
 from klamm.cli.drill_crash import EXAMPLES as CRASH_EXAMPLES
 from klamm.cli.drill_crash import crash
-from klamm.cli.drill_explore import EXAMPLES as EXPLORE_EXAMPLES
-from klamm.cli.drill_explore import explore
 from klamm.cli.drill_record import EXAMPLES as RECORD_EXAMPLES
 from klamm.cli.drill_record import record
 from klamm.cli.drill_shrink import EXAMPLES as SHRINK_EXAMPLES
@@ -52,18 +50,18 @@ from klamm.cli.waiting import running_step, waiting
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import Quirks, parse_quirks, quirk_options
 from klamm.cluster.version import klamm_version
-from klamm.drills import library, text
-from klamm.drills.bug_texts import WITH_BUGS, bugs_shown_by
-from klamm.drills.junit import junit_xml
-from klamm.drills.page import drill_headline, run_page
-from klamm.drills.recordings import Recording, is_recording, play_recording
-from klamm.drills.run import Outcome, Verdict, play, verdict_of, worst
-from klamm.drills.schema import schema_text
-from klamm.drills.values import Drill
-from klamm.drills.worlds import World, Worlds
-from klamm.runtime.scenarios.runner import StepResult
-from klamm.runtime.scenarios.steps import Step
-from klamm.runtime.scenarios.trace import RunTrace
+from klamm.lab.drill import Drill, Step
+from klamm.lab.drills import library
+from klamm.lab.drills.bug_texts import WITH_BUGS, bugs_shown_by
+from klamm.lab.language.schema import schema_text
+from klamm.lab.page.page import drill_headline, run_page
+from klamm.lab.page.trace import RunTrace
+from klamm.lab.recordings.recordings import Recording, is_recording, play_recording
+from klamm.lab.run import text
+from klamm.lab.run.drill_run import Outcome, Verdict, play, verdict_of, worst
+from klamm.lab.run.junit import junit_xml
+from klamm.lab.run.runner import StepResult
+from klamm.lab.run.worlds import World, Worlds
 
 _RUN_EXAMPLES: Final = """
 \b
@@ -96,7 +94,6 @@ Examples:
   klamm drill schema > drill.schema.json
   klamm drill compare leader-loss
   klamm drill crash mine.yaml
-  klamm drill explore
   klamm drill shrink mine.yaml --seed 7
 """
 _NO_TRAVEL: Final = (
@@ -145,7 +142,6 @@ app = command_group(
 )
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare_worlds)
 app.command("crash", epilog=CRASH_EXAMPLES)(crash)
-app.command("explore", epilog=EXPLORE_EXAMPLES)(explore)
 app.command("record", epilog=RECORD_EXAMPLES)(record)
 app.command("shrink", epilog=SHRINK_EXAMPLES)(shrink)
 

@@ -18,12 +18,12 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.errors import KlammError
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.version import klamm_version
-from klamm.drills import library
-from klamm.drills.comparison import OF_WORLDS, WorldResult, differences, summary, worlds_that_ran
-from klamm.drills.kafka.possible import prepare
-from klamm.drills.run import play, verdict_of
-from klamm.drills.values import Drill
-from klamm.drills.worlds import World, Worlds
+from klamm.lab.drill import Drill
+from klamm.lab.drills import library
+from klamm.lab.run.comparison import OF_WORLDS, WorldResult, differences, summary, worlds_that_ran
+from klamm.lab.run.drill_run import play, verdict_of
+from klamm.lab.run.possible_on_kafka import prepare
+from klamm.lab.run.worlds import World, Worlds
 
 EXAMPLES: Final = """
 \b

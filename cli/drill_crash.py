@@ -1,6 +1,6 @@
 """`klamm drill crash`: crashes the controller at every ZooKeeper operation of a drill.
 
-Only parses options and prints; drills/crashing.py runs the drill and judges the end.
+Only parses options and prints; lab/crash/crashing.py runs the drill and judges the end.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks, quirk_options
-from klamm.drills import crashing, library
-from klamm.drills.crashing import Crashing, Point, PointResult, Undisturbed
-from klamm.drills.processes import print_no_warnings
-from klamm.drills.run import Outcome, worst
-from klamm.runtime.simulated.crash_points import CRASHES
+from klamm.lab.crash import crashing
+from klamm.lab.crash.crash_points import CRASHES
+from klamm.lab.crash.crashing import Crashing, Point, PointResult, Undisturbed
+from klamm.lab.drills import library
+from klamm.lab.hunt.processes import print_no_warnings
+from klamm.lab.run.drill_run import Outcome, worst
 
 EXAMPLES: Final = """
 \b

@@ -7,7 +7,7 @@ import typer
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
-from klamm.drills.from_journal import drill_from_journal
+from klamm.lab.drills.from_journal import drill_from_journal
 
 EXAMPLES = """
 \b

@@ -14,10 +14,10 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
-from klamm.drills import library
-from klamm.drills.as_pytest import pytest_path, pytest_text
-from klamm.drills.hunting import run_text, shrink_failure
-from klamm.drills.processes import print_no_warnings
+from klamm.lab.drills import library
+from klamm.lab.hunt.hunting import run_text, shrink_failure
+from klamm.lab.hunt.processes import print_no_warnings
+from klamm.lab.run.as_pytest import pytest_path, pytest_text
 
 EXAMPLES: Final = """
 \b

@@ -1,6 +1,6 @@
 """`klamm drill run --until` and `--step`: stops a simulated drill at a moment, and steps from it.
 
-Only parses commands and prints; drills/time_travel.py runs the drill.
+Only parses commands and prints; lab/run/time_travel.py runs the drill.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.suggestions import suggestion
-from klamm.drills import library, text
-from klamm.drills.actions import DRILL_ACTIONS
-from klamm.drills.time_travel import MOMENT_HINT, Timeline, TimePoint, TimeTravel, parse_moment
-from klamm.drills.worlds import save_journal
-from klamm.runtime.clock import SIMULATION_START_MS
-from klamm.runtime.journal_text import EventNames, change_text
+from klamm.lab.drills import library
+from klamm.lab.language.actions import DRILL_ACTIONS
+from klamm.lab.run import text
+from klamm.lab.run.time_travel import MOMENT_HINT, Timeline, TimePoint, TimeTravel, parse_moment
+from klamm.lab.run.worlds import save_journal
 from klamm.server.states import ClusterState
 from klamm.server.status import simulated_status
+from klamm.world.clock import SIMULATION_START_MS
+from klamm.world.explain.journal_text import EventNames, change_text
 
 ROWS_SHOWN: Final = 5
 BEGINNING: Final = "step 1"

@@ -18,7 +18,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import JOURNAL_FILE
-from klamm.runtime.interrupts import temporary_folder
+from klamm.interrupts import temporary_folder
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
 _SHOWN_BYTES: Final = 300

@@ -9,12 +9,12 @@ import typer
 
 from klamm.cli.completion import complete_drill
 from klamm.cluster.errors import UsageError
-from klamm.drills import library
-from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.possible import prepare, why_impossible
-from klamm.drills.recordings import Recording, is_recording, read_recording
-from klamm.drills.values import Drill
-from klamm.drills.worlds import World
+from klamm.lab.drill import Drill
+from klamm.lab.drills import library
+from klamm.lab.recordings.recordings import Recording, is_recording, read_recording
+from klamm.lab.run.possible_on_kafka import prepare, why_impossible
+from klamm.lab.run.worlds import World
+from klamm.world.kafka.jars import require_kafka_libs
 from klamm.zk.java import find_java
 
 WORLD_NAMES: Final = {

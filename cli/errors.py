@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from klamm.admin.command_result import describe_error
 from klamm.cli.interrupted import INTERRUPTED, print_interrupted
 from klamm.cluster.errors import EnvironmentProblem, Interrupted, KlammError, UsageError
+from klamm.tools.command_result import describe_error
 
 FAILED: Final = 1
 UNSAFE: Final = 10

@@ -17,9 +17,6 @@ import msgspec
 import typer
 
 from klamm.cli.completion import complete_partition
-from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
-from klamm.cli.explanations.linked_events import Cause, ExplainedRow, LinkedEvent, Rows
-from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, print_result
 from klamm.cli.server_options import DataDirectory, Server
@@ -28,9 +25,12 @@ from klamm.cluster.counting import parse_whole_number, plural
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.clock import SIMULATION_START_MS
-from klamm.runtime.journal_text import event_text, row_time_text, summary_text
-from klamm.statemachines.explanations import Rule
+from klamm.world.clock import SIMULATION_START_MS
+from klamm.world.explain.explain import Chosen, Explained, explain_event, explain_partition
+from klamm.world.explain.journal_text import event_text, row_time_text, summary_text
+from klamm.world.explain.linked_events import Cause, ExplainedRow, LinkedEvent, Rows
+from klamm.world.explain.rows import PartitionStatus, is_unclean
+from klamm.world.explain.rules import Rule
 
 EXAMPLES = """
 \b

@@ -1,6 +1,6 @@
 """`klamm hunt`: runs random drills in simulation, to find faults that violate an invariant.
 
-Only parses options and prints; drills/hunting.py generates, runs, judges and shrinks the drills.
+Only parses options and prints; lab/hunt/hunting.py generates, runs, judges and shrinks the drills.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.quirks import Quirks, parse_quirks, quirk_options
-from klamm.drills.as_pytest import pytest_text
-from klamm.drills.drawn_steps import check_faults
-from klamm.drills.hunting import TIME_LIMIT_S, HuntOptions, RunAll, SeedResult, page_of_text
-from klamm.drills.hunting import hunt as run_hunt
-from klamm.drills.processes import print_no_warnings, run_parallel
-from klamm.drills.run import Outcome, worst
+from klamm.lab.hunt.drawn_steps import check_faults
+from klamm.lab.hunt.hunting import TIME_LIMIT_S, HuntOptions, RunAll, SeedResult, page_of_text
+from klamm.lab.hunt.hunting import hunt as run_hunt
+from klamm.lab.hunt.processes import print_no_warnings, run_parallel
+from klamm.lab.run.as_pytest import pytest_text
+from klamm.lab.run.drill_run import Outcome, worst
 
 EXAMPLES: Final = """
 \b

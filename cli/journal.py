@@ -17,9 +17,9 @@ from klamm.cli.options import print_lines
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow, parse_row
-from klamm.runtime.journal_text import EventNames, row_text
 from klamm.server.data_dir import default_data_dir, is_held, read_address
 from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after, torn_line
+from klamm.world.explain.journal_text import EventNames, row_text
 
 FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10

@@ -26,8 +26,8 @@ from klamm.cli.journal import (
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
-from klamm.runtime.journal_text import time_zone
 from klamm.server.journal_tail import torn_line
+from klamm.world.explain.journal_text import time_zone
 
 JournalFile = Annotated[
     Path | None,

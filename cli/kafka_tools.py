@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from klamm.admin.command_result import CommandResult
-from klamm.admin.guard import foreign_cluster
-from klamm.admin.tool_services import ToolServices
 from klamm.cli.client import find_server
 from klamm.cli.connect import open_cluster, open_store
 from klamm.cli.errors import print_error_json
@@ -28,6 +25,9 @@ from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import KlammError, NotKlamm, UsageError
 from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import NO_POOLS, Pools
+from klamm.tools.command_result import CommandResult
+from klamm.tools.tool_services import ToolServices
+from klamm.zk.guard import foreign_cluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ Examples:
 
 def topics(context: typer.Context) -> None:
     """kafka-topics of Kafka 2.8.2: create, list, describe, alter, delete topics."""
-    from klamm.admin.topics.command import run_topic_command
+    from klamm.tools.topics.command import run_topic_command
 
     own = OwnArguments(context.args)
     services = tool_services(own, pools=_pools(own.value("--pools")))
@@ -258,8 +258,8 @@ Examples:
 
 def reassign_partitions(context: typer.Context) -> None:
     """kafka-reassign-partitions of Kafka 2.8.2: generate, execute, verify, cancel plans."""
-    from klamm.admin.reassignments.command import run_reassign_command
-    from klamm.admin.reassignments.common import OwnOptions
+    from klamm.tools.reassignments.command import run_reassign_command
+    from klamm.tools.reassignments.common import OwnOptions
 
     own = OwnArguments(context.args)
     services = tool_services(own, _seed(own.value("--seed")))
@@ -282,7 +282,7 @@ def _seed(seed: str | None) -> int | None:
 
 
 def _pools(name: str | None) -> Pools:
-    from klamm.admin.pools import read_pools
+    from klamm.tools.pools.pool_file import read_pools
 
     return NO_POOLS if name is None else read_pools(Path(name))
 
@@ -304,7 +304,7 @@ Examples:
 
 def leader_election(context: typer.Context) -> None:
     """kafka-leader-election of Kafka 2.8.2: elect preferred or unclean leaders."""
-    from klamm.admin.elections.command import run_election_command
+    from klamm.tools.elections.command import run_election_command
 
     _run(context, run_election_command, _ELECTION_HELP)
 
@@ -328,7 +328,7 @@ Examples:
 
 def configs(context: typer.Context) -> None:
     """kafka-configs of Kafka 2.8.2: describe and alter configs of topics and brokers."""
-    from klamm.admin.configs.command import run_configs_command
+    from klamm.tools.configs.command import run_configs_command
 
     _run(context, run_configs_command, _CONFIGS_HELP)
 
@@ -349,7 +349,7 @@ Examples:
 
 def log_dirs(context: typer.Context) -> None:
     """kafka-log-dirs of Kafka 2.8.2: describe the log directories of brokers."""
-    from klamm.admin.log_dirs_command import run_log_dirs_command
+    from klamm.tools.log_dirs_command import run_log_dirs_command
 
     _run(context, run_log_dirs_command, _LOG_DIRS_HELP)
 
@@ -369,6 +369,6 @@ Examples:
 
 def preferred_replica_election(context: typer.Context) -> None:
     """kafka-preferred-replica-election of Kafka 2.8.2: elect preferred leaders."""
-    from klamm.admin.elections.preferred_command import run_preferred_election_command
+    from klamm.tools.elections.preferred_command import run_preferred_election_command
 
     _run(context, run_preferred_election_command, _PREFERRED_HELP)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
 from klamm.cli.interrupted import INTERRUPTED, NOTHING_STARTED, print_interrupted
-from klamm.runtime.interrupts import interrupts_deferred
+from klamm.interrupts import interrupts_deferred
 
 
 def main(argv: Sequence[str] | None = None) -> int:

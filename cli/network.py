@@ -16,9 +16,8 @@ from klamm.cli.completion import complete_broker
 from klamm.cli.server_options import Answered
 from klamm.cluster.counting import are, brokers_text, parse_whole_number
 from klamm.cluster.errors import UsageError
-from klamm.runtime.action_target import PAUSED, RUNNING
-from klamm.runtime.network import Party
-from klamm.runtime.network_actions import (
+from klamm.lab.actions.action import PAUSED, RUNNING
+from klamm.lab.actions.network_actions import (
     Clog,
     Cut,
     DegradeNetwork,
@@ -28,6 +27,7 @@ from klamm.runtime.network_actions import (
     Isolate,
     NetworkAction,
 )
+from klamm.world.network import Party
 
 _RUNNING: Final = (RUNNING, PAUSED, "starting", "stopping")
 """States of brokers whose process exists, even if it is paused."""

@@ -122,5 +122,5 @@ def log_to(path: Path) -> None:
     terminal.setFormatter(OneLine())
     terminal.addFilter(OnceForAll())
     logging.basicConfig(level=logging.WARNING, handlers=[OwnLog(path), terminal])
-    for package in ("runtime", "server"):
+    for package in ("server", "world"):
         logging.getLogger(f"klamm.{package}").setLevel(logging.INFO)

@@ -14,14 +14,6 @@ from typing import Annotated
 
 import typer
 
-from klamm.admin.pool_cluster import ReadCluster, read_cluster
-from klamm.admin.pools import read_pools
-from klamm.admin.reassignments.reassignment_json import (
-    format_reassignment,
-    parse_execute_arguments,
-    reassignment_values,
-)
-from klamm.admin.yaml_reader import read_text
 from klamm.cli.command_loading import command_group
 from klamm.cli.connect import open_store, zookeeper_of
 from klamm.cli.errors import FINDINGS, INCONCLUSIVE
@@ -30,6 +22,7 @@ from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
+from klamm.cluster.yaml_reader import read_text
 from klamm.placement.minimal_moves import PlannedMove, PlanOptions, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
@@ -38,6 +31,13 @@ from klamm.placement.pools import (
     PoolViolation,
     topics_without_pool,
     violations,
+)
+from klamm.tools.pools.pool_cluster import ReadCluster, read_cluster
+from klamm.tools.pools.pool_file import read_pools
+from klamm.tools.reassignments.reassignment_json import (
+    format_reassignment,
+    parse_execute_arguments,
+    reassignment_values,
 )
 from klamm.zk.dump_store import DumpStore
 from klamm.zk.dump_text import read_dump

@@ -21,8 +21,8 @@ from klamm.cli.replay_input import Resources, open_tables, uses_engine
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.plain_text import harmless_line
+from klamm.lab.checks.agreement import StoredCluster
 from klamm.report.scales import time_text
-from klamm.runtime.checks.agreement import StoredCluster
 from klamm.zk.dump_store import DumpStore
 from klamm.zk.dump_text import read_dump
 from klamm.zk.store import Store

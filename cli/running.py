@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Final
 
 from klamm.cluster.errors import EnvironmentProblem, Interrupted, UsageError
-from klamm.runtime.interrupts import ending_signals_handled, temporary_folder
+from klamm.interrupts import ending_signals_handled, temporary_folder
 
 _RESENT_AFTER_S: Final = 0.01
 

@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from klamm.admin.pools import read_pools
 from klamm.cli.client import TOKEN_VARIABLE
 from klamm.cli.completion import word_completion
 from klamm.cli.connect import ZK_VARIABLES, tls_of
@@ -30,7 +29,6 @@ from klamm.cluster.errors import Interrupted, KlammError, UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import parse_quirks
 from klamm.placement.pools import NO_POOLS
-from klamm.runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import (
     DEFAULT_SESSION_TIMEOUT_MS,
@@ -40,6 +38,8 @@ from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT, OWN_LOG_FILE, defa
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from klamm.server.security import read_or_create_token, stripped_token
 from klamm.server.serve import serve
+from klamm.tools.pools.pool_file import read_pools
+from klamm.world.journal.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from klamm.zk.dump_text import read_dump
 
 EXAMPLES = """

@@ -34,7 +34,8 @@ from klamm.cli.status import (
     queued_text,
     what_prevents_elections,
 )
-from klamm.runtime.journal_text import (
+from klamm.server.journal_tail import MAX_BYTES
+from klamm.world.explain.journal_text import (
     EventNames,
     Row,
     row_text,
@@ -42,7 +43,6 @@ from klamm.runtime.journal_text import (
     summary_text,
     time_zone,
 )
-from klamm.server.journal_tail import MAX_BYTES
 
 EXAMPLES = """
 \b

@@ -17,7 +17,6 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from klamm.admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_zookeeper_server
@@ -34,6 +33,7 @@ from klamm.zk.dump import dump
 from klamm.zk.dump_load import cut_short, load, run_on_thread, undo
 from klamm.zk.dump_text import read_dump
 from klamm.zk.ensemble import SINGLE_SERVER
+from klamm.zk.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.load_plan import LoadPlan, plan_load

@@ -1,7 +1,7 @@
 """Interfaces that the logic of controllers and brokers requires: clock, transport and journal.
 
 Two more interfaces let a controller read the state of the broker that runs in the same process.
-runtime/ and brokers/ implement all of the interfaces.
+world/ and brokers/ implement all of the interfaces.
 """
 
 from __future__ import annotations

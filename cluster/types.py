@@ -40,6 +40,22 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class TopicPartitionReplica(NamedTuple):
+    """A partition's replica on one broker; Kafka prints it as topic-partition-broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """Sort key for replicas, which Kafka's tool sorts by broker, topic and partition."""
+        return self.broker_id, self.topic, self.partition
+
+
 class PartitionAndReplica(NamedTuple):
     """One replica of a partition: the partition and the id of the broker that hosts it."""
 

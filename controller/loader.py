@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from klamm.admin.topics.topics import new_topic_id
+from klamm.admin.topics import new_topic_id
 from klamm.cluster.jvm.scala_sets import scala_hash_set, scala_set
 from klamm.cluster.types import Broker, ReplicaAssignment, TopicIdReplicaAssignment
 from klamm.controller.events import BrokerChange

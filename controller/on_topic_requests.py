@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from klamm.admin.topics.topics import check_topic_absent, validate_topic_create
+from klamm.admin.topics import check_topic_absent, validate_topic_create
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import AdminError
 from klamm.cluster.protocols import MetadataView

@@ -1,6 +1,6 @@
 """Generated sections of docs/bugs.md: known bugs of Kafka, and the runs of their drills.
 
-The bugs are listed in drills/known_bugs.py; docs/generate.py writes the tables into the page.
+The bugs are listed in lab/drills/known_bugs.py; docs/generate.py writes the tables into the page.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 from docs.kafka_tables import seen_on_kafka
 from docs.markdown import table
 from klamm.cluster.quirks import NAMES, quirk_label
-from klamm.drills.bug_texts import quirk_texts
-from klamm.drills.known_bugs import FIXED, OWN, PRESENT, Fixed
-from klamm.drills.run import Verdict
+from klamm.lab.drills.bug_texts import quirk_texts
+from klamm.lab.drills.known_bugs import FIXED, OWN, PRESENT, Fixed
+from klamm.lab.run.drill_run import Verdict
 from tests.bugs.runs import verdicts
 
 NOT_SHOWN: Final = (

@@ -1,21 +1,21 @@
 """Generated sections of docs/drills.md: actions, conditions, shipped drills and an example run.
 
-They come from drills/; docs/generate.py writes them into the page.
+They come from lab/; docs/generate.py writes them into the page.
 """
 
 from __future__ import annotations
 
 from docs.markdown import table
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills import text
-from klamm.drills.actions import DRILL_ACTIONS
-from klamm.drills.conditions import DRILL_CONDITIONS
-from klamm.drills.drawn_steps import FAULTS
-from klamm.drills.library import NAMES, named_drill, named_text
-from klamm.drills.run import Verdict, play
-from klamm.drills.trigger_language import TRIGGERS
-from klamm.runtime.checks.invariants import INVARIANTS
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.checks.invariants import INVARIANTS
+from klamm.lab.drills.library import NAMES, named_drill, named_text
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.hunt.drawn_steps import FAULTS
+from klamm.lab.language.actions import DRILL_ACTIONS
+from klamm.lab.language.conditions import DRILL_CONDITIONS
+from klamm.lab.language.trigger_language import TRIGGERS
+from klamm.lab.run import text
+from klamm.lab.run.drill_run import Verdict, play
 
 EXAMPLE = "leader-loss"
 

@@ -31,7 +31,7 @@ from docs.http_bounds import bound_table
 from docs.markdown import table
 from klamm.cluster import quirks
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config
-from klamm.drills.schema import schema_text
+from klamm.lab.language.schema import schema_text
 from klamm.server.api import ROUTES
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
@@ -135,13 +135,19 @@ def package_table() -> str:
     rows = []
     for layer in layers:
         packages = layer.split(" | ")
-        names = "<br>".join(f"`{package}/`" for package in packages)
-        rows.append((names, "<br>".join(map(_purpose, packages))))
+        files = [_file(package) for package in packages]
+        names = "<br>".join(f"`{name.removesuffix('__init__.py')}`" for name in files)
+        rows.append((names, "<br>".join(map(_purpose, files))))
     return table(("packages", "contents"), rows)
 
 
-def _purpose(package: str) -> str:
-    text = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
+def _file(package: str) -> str:
+    """Return the file of a package or a module, relative to the repository."""
+    return f"{package}/__init__.py" if (ROOT / package).is_dir() else f"{package}.py"
+
+
+def _purpose(file: str) -> str:
+    text = (ROOT / file).read_text(encoding="utf-8")
     return str(ast.get_docstring(ast.parse(text))).splitlines()[0]
 
 
@@ -169,7 +175,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
     "docs/hunt.md": lambda page: fill(page, drill_tables.HUNT_SECTIONS),
     "docs/controller.md": lambda page: fill(page, state_machines.SECTIONS),
-    "testing/actions.py": lambda page: fill(page, library_methods.SECTIONS),
+    "lab/python/actions.py": lambda page: fill(page, library_methods.SECTIONS),
 }
 """How each page with generated sections is filled, by its path in the repository."""
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs.markdown import table
-from klamm.drills.comparison import OF_WORLDS
-from klamm.drills.kafka.possible import why_impossible
-from klamm.drills.library import named_drill
-from klamm.drills.worlds import World
+from klamm.lab.drills.library import named_drill
+from klamm.lab.run.comparison import OF_WORLDS
+from klamm.lab.run.possible_on_kafka import why_impossible
+from klamm.lab.run.worlds import World
 
 RESULTS: Final = Path(__file__).with_name("drills-on-kafka.json")
 

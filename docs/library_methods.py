@@ -1,7 +1,7 @@
-"""Generated sections of testing/actions.py: the actions and conditions of drills as typed Python.
+"""Generated sections of lab/python/actions.py: the actions and conditions of drills, typed.
 
-Types of arguments come from the classes of runtime/actions.py where these have them, and from the
-tables in this file otherwise; an action or condition without a type takes any value.
+Types of arguments come from the classes of lab/actions/ where these have them, and from the tables
+in this file otherwise; an action or condition without a type takes any value.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 
 from msgspec import inspect
 
-from klamm.drills.actions import DRILL_ACTIONS, takes_brokers
-from klamm.drills.conditions import DRILL_CONDITIONS
-from klamm.runtime import actions
-from klamm.runtime.action_target import Action, Argument, arguments_of
-from klamm.runtime.simulated.world import SESSION_FAULTS
+from klamm.lab.actions import actions
+from klamm.lab.actions.action import Action, Argument, arguments_of
+from klamm.lab.language.actions import DRILL_ACTIONS, takes_brokers
+from klamm.lab.language.conditions import DRILL_CONDITIONS
+from klamm.world.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER
 
 _COLUMNS: Final = 100
 BY_HAND: Final = ("run",)
-"""Actions whose methods are written manually in testing/cluster.py, for their results."""
+"""Actions whose methods are written manually in lab/python/cluster.py, for their results."""
 _CLASSES: Final[dict[str, type[Action]]] = {
     word: kind.action for word, kind in actions.ACTIONS.items()
 }

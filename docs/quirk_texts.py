@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.markdown import table
 from klamm.cluster import quirks
-from klamm.drills.bug_texts import quirk_texts
+from klamm.lab.drills.bug_texts import quirk_texts
 
 
 def quirk_table() -> str:

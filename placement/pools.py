@@ -1,7 +1,7 @@
 """Resource isolation pools: the brokers that may host each topic, and violations of the pools.
 
-admin/pools.py reads the pools from YAML, and minimal_moves.py plans moves. Kafka has no pools, only
-a broker list for a reassignment and manual assignments.
+tools/pools/ reads the pools from YAML, and minimal_moves.py plans moves. Kafka has no pools, only a
+broker list for a reassignment and manual assignments.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
+from klamm.interrupts import interrupts_deferred, temporary_folder
 from klamm.replay.engines import AUTO, DUCKDB, ENGINES, SPARK, Engine
 from klamm.replay.event_table import EventTable, is_table, open_table, read_manifest
 from klamm.replay.follow import check_followed
@@ -16,7 +17,6 @@ from klamm.replay.ingest import ingest
 from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
 from klamm.replay.sources.registry import SourceFiles, find_logs
-from klamm.runtime.interrupts import interrupts_deferred, temporary_folder
 
 _PREFIX: Final = "klamm-replay-"
 _NAMED: Final = 3

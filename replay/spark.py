@@ -25,6 +25,7 @@ from pyspark.sql import Row as Row
 from pyspark.sql import SparkSession as SparkSession
 
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.interrupts import interrupts_deferred, temporary_folder
 from klamm.replay.spark_cluster import (
     check_master,
     is_local,
@@ -33,7 +34,6 @@ from klamm.replay.spark_cluster import (
     write_packages,
 )
 from klamm.replay.spark_errors import interrupt_behind
-from klamm.runtime.interrupts import interrupts_deferred, temporary_folder
 from klamm.zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"

@@ -23,12 +23,14 @@ PACKAGES: Final = (
     "brokers",
     "cluster",
     "controller",
-    "drills",
+    "lab",
     "placement",
     "replay",
     "report",
-    "runtime",
     "statemachines",
+    "tools",
+    "wire",
+    "world",
     "zk",
 )
 """The packages of klamm that Spark's Python workers import, for replay and for hunts."""
@@ -109,7 +111,7 @@ def _has_executor(context: SparkContext) -> bool:
 def write_packages(archive: Path) -> Path:
     """Create a zip file with klamm's packages for Spark's option ``--py-files``."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        found = [_ROOT / "__init__.py"]
+        found = [_ROOT / "__init__.py", _ROOT / "interrupts.py"]
         for package in PACKAGES:
             found += sorted((_ROOT / package).rglob("*.*"))
         for source in found:

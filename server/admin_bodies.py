@@ -10,12 +10,16 @@ import msgspec
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry
 from klamm.admin.kafka_admin import LogDirDescription, ReplicaLogDirs
-from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from klamm.admin.topics.text import TopicDescription
+from klamm.admin.topic_description import TopicDescription
 from klamm.cluster import requests
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count, Int32
-from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import (
+    ElectionType,
+    ReplicaAssignment,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.server.bodies import RequestBody
 from klamm.server.entries import Entry

@@ -30,11 +30,11 @@ from klamm.cluster.requests import (
     TopicResponse,
 )
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.real.running_node import RunningNode
-from klamm.runtime.transport import RequestClient
 from klamm.server.closing import POLL_S, Closing
 from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_controller
+from klamm.world.real.cluster import RealCluster
+from klamm.world.real.running_node import RunningNode
+from klamm.world.transport import RequestClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0

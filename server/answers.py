@@ -21,7 +21,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from klamm.admin.command_result import ErrorAnswer, describe_error
 from klamm.cluster.errors import (
     AdminError,
     EnvironmentProblem,
@@ -35,6 +34,7 @@ from klamm.cluster.errors import (
     WrongState,
 )
 from klamm.server.request_bodies import BodyTooLarge, BodyTooSlow
+from klamm.tools.command_result import ErrorAnswer, describe_error
 
 logger = logging.getLogger(__name__)
 

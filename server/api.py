@@ -3,7 +3,7 @@
 The arguments of a handler are the server, the request and the decoded body or query. Handlers are
 coroutines or run on threads, and leave the actual work to other modules. Their docstrings become
 the text of docs/http-api.md. The calls of KafkaAdmin are in admin_calls.py, actions in
-runtime/actions.py. endpoint.py reads requests and runs handlers, answers.py builds the responses.
+lab/actions/. endpoint.py reads requests and runs handlers, answers.py builds the responses.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from klamm.admin.topics.text import TopicDescription
+from klamm.admin.topic_description import TopicDescription
 from klamm.cluster.errors import KlammError
 from klamm.cluster.integers import Count
-from klamm.runtime.action_target import about
-from klamm.runtime.actions import ACTIONS, ActionKind
+from klamm.lab.actions.action import about
+from klamm.lab.actions.actions import ACTIONS, ActionKind
 from klamm.server import client_bodies as bodies
 from klamm.server import states
 from klamm.server.admin_calls import CALLS, AdminCall

@@ -13,10 +13,10 @@ import msgspec
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count
 from klamm.cluster.requests import CreatableTopicResult, CreateTopicsResponse
-from klamm.runtime.action_target import BrokerRef
-from klamm.runtime.actions import BROKER, ActionKind
-from klamm.runtime.network import Party
-from klamm.runtime.network_actions import Parties
+from klamm.lab.actions.action import BrokerRef
+from klamm.lab.actions.actions import BROKER, ActionKind
+from klamm.lab.actions.network_actions import Parties
+from klamm.world.network import Party
 
 _WITH_IDS: Final = {
     BrokerRef: int,

@@ -1,6 +1,6 @@
 """Applies the actions of the HTTP API to a running cluster, and adds brokers.
 
-Records why a broker is not running. The actions themselves are implemented in runtime/actions.py.
+Records why a broker is not running. The actions themselves are implemented in lab/actions/.
 Kafka has no equivalent; operators use shell commands.
 """
 
@@ -17,8 +17,8 @@ from klamm.brokers.controlled_shutdown import ControlledShutdownRequests
 from klamm.brokers.status import metadata_status
 from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError, WrongState
 from klamm.controller.events import ControllerState
-from klamm.runtime.action_target import ENDED, PAUSED, RUNNING, Action, BrokerAction, BrokerRef
-from klamm.runtime.actions import (
+from klamm.lab.actions.action import ENDED, PAUSED, RUNNING, Action, BrokerAction, BrokerRef
+from klamm.lab.actions.actions import (
     FailDisk,
     FailLogDir,
     HealDisks,
@@ -30,9 +30,7 @@ from klamm.runtime.actions import (
     Start,
     Stop,
 )
-from klamm.runtime.cluster import Cluster
-from klamm.runtime.network_actions import NetworkAction
-from klamm.runtime.real.cluster import RealCluster
+from klamm.lab.actions.network_actions import NetworkAction
 from klamm.server.closing import Closing
 from klamm.server.config import check_broker_id, check_rack_name
 from klamm.server.states import (
@@ -50,6 +48,8 @@ from klamm.server.states import (
     StartedBroker,
 )
 from klamm.server.zookeeper import connected_store, why_no_controller
+from klamm.world.cluster import Cluster
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Exists, Store
 from klamm.zk.znode_client import NodeExists

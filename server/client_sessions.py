@@ -18,7 +18,7 @@ import msgspec
 from aiokafka.partitioner import murmur2
 from starlette.concurrency import run_in_threadpool
 
-from klamm.admin.topics.text import TopicDescription
+from klamm.admin.topic_description import TopicDescription
 from klamm.brokers.clients.batches import Counted, Payload, size_bytes
 from klamm.brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
 from klamm.brokers.clients.consumer import Consumer, Read
@@ -37,11 +37,11 @@ from klamm.cluster.errors import (
 )
 from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.client_actor import Client
-from klamm.runtime.real.cluster import RealCluster
 from klamm.server import client_bodies as bodies
 from klamm.server.admin_channel import new_client_address
 from klamm.server.closing import Closing
+from klamm.world.client_actor import Client
+from klamm.world.real.cluster import RealCluster
 
 IDLE_S: Final = 300.0
 BATCH_SIZE_BYTES: Final = 16_384

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
 
-from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.admin.topics.topics import new_topic_id
+from klamm.admin.topics import new_topic_id
 from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import (
@@ -33,9 +32,6 @@ from klamm.cluster.quirks import NAMES
 from klamm.cluster.types import host_and_port
 from klamm.cluster.version import klamm_version
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.clock import WallClock
-from klamm.runtime.disks import local_disk
-from klamm.runtime.real.cluster import RealCluster
 from klamm.server.admin_channel import admin_of
 from klamm.server.answers import AnswerCounts
 from klamm.server.broker_operations import BrokerOperations, controller_of_all
@@ -49,15 +45,19 @@ from klamm.server.states import KafkaAddresses, Status
 from klamm.server.status import cluster_status
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.server.zookeeper_monitor import ZooKeeperMonitor
+from klamm.world.clock import WallClock
+from klamm.world.disks import local_disk
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.dump_load import check_no_load_is_open
 from klamm.zk.ensemble import EmbeddedEnsemble
+from klamm.zk.guard import RunInfo, check_may_run_in, create_marker
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Exists
 from klamm.zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 
 if TYPE_CHECKING:
-    from klamm.wire.listeners import Listener
+    from klamm.world.real.listeners import Listener
 
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
@@ -163,7 +163,7 @@ class ClusterServer(OpenedParts):
         if config.listen is None:
             return []
         # kio takes 0.3 s to import, and imports hypothesis where that is installed.
-        from klamm.wire.listeners import Listener, check_ports
+        from klamm.world.real.listeners import Listener, check_ports
 
         name = config.listen_protocol
         listeners = [Listener(name, config.listen_place, config.listener_security())]

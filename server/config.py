@@ -23,20 +23,20 @@ from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import EndPoint
 from klamm.placement.pool_rules import check_brokers_exist
 from klamm.placement.pools import NO_POOLS, Pools
-from klamm.runtime.archive import DEFAULT_ROTATION, Rotation
-from klamm.runtime.cluster_spec import (
+from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
+from klamm.server.dumped_cluster import DumpedCluster
+from klamm.wire.broker_security import UNSECURED, BrokerSecurity, broker_security
+from klamm.wire.config import inter_broker_config, listener_config
+from klamm.wire.listener_security import ListenerSecurity, listener_security
+from klamm.world.cluster_spec import (
     DEFAULT_END_POINT,
     FIRST_PORT,
     MAX_PORT,
     ClusterSpec,
     rack_map,
 )
-from klamm.runtime.log_stores import check_log_dirs
-from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
-from klamm.server.dumped_cluster import DumpedCluster
-from klamm.wire.broker_security import UNSECURED, BrokerSecurity, broker_security
-from klamm.wire.config import inter_broker_config, listener_config
-from klamm.wire.listener_security import ListenerSecurity, listener_security
+from klamm.world.journal.archive import DEFAULT_ROTATION, Rotation
+from klamm.world.log_stores import check_log_dirs
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
 from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS, uses_sasl, uses_tls

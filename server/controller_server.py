@@ -27,9 +27,6 @@ from klamm.cluster.errors import (
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.types import EndPoint
 from klamm.placement.pools import Pools
-from klamm.runtime.clock import WallClock
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.real.cluster import RealCluster
 from klamm.server.admin_channel import admin_of
 from klamm.server.closing import Closing
 from klamm.server.config import check_rack_name
@@ -43,7 +40,10 @@ from klamm.wire.broker_connection import check_log_in
 from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
 from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
 from klamm.wire.listener_security import listener_security
-from klamm.wire.listeners import Listener, check_ports
+from klamm.world.clock import WallClock
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.real.cluster import RealCluster
+from klamm.world.real.listeners import Listener, check_ports
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from klamm.admin.guard import MARKER_PATH, RunInfo, marker
 from klamm.cluster.errors import KlammError
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import DumpedCluster
 from klamm.zk.dump_load import NotEmpty, cut_short, load, run_on_thread
+from klamm.zk.guard import MARKER_PATH, RunInfo, marker
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Create, SessionEvent, SessionState, StoreEvent
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.admin.guard import MARKER_PATH
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint, ReplicaAssignment, TopicPartition
 from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_store import DumpStore
+from klamm.zk.guard import MARKER_PATH
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.load_plan import LoadPlan, plan_load
 from klamm.zk.znode_client import parent_path

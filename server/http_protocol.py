@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from klamm.admin.command_result import ErrorAnswer, describe_error
 from klamm.cluster.errors import UsageError
+from klamm.tools.command_result import ErrorAnswer, describe_error
 
 MAX_CONNECTIONS: Final = 1_000
 MAX_REQUESTS: Final = 900

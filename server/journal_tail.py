@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 
 from klamm.cluster.journal import parse_row
-from klamm.runtime.rotated_files import LogFile, line_number, opened_at, rotated
+from klamm.world.journal.rotated_files import LogFile, line_number, opened_at, rotated
 
 _BLOCK: Final = 1 << 16
 MAX_BYTES: Final = 1 << 22

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from klamm.admin.guard import MARKER_PATH
 from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
-from klamm.runtime.cluster_spec import MAX_PORT
 from klamm.wire.broker_security import PLAINTEXT
+from klamm.world.cluster_spec import MAX_PORT
+from klamm.zk.guard import MARKER_PATH
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore

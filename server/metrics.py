@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from klamm.controller.metrics import ControllerCollector
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.real.cluster import RealCluster
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _REPLICA_MANAGER: Final = "kafka_server_ReplicaManager"

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, get_type_hints
 import msgspec
 from starlette.responses import Response
 
-from klamm.admin.command_result import ErrorAnswer
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.version import klamm_version
+from klamm.tools.command_result import ErrorAnswer
 
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+):\w+\}")

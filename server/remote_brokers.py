@@ -15,12 +15,12 @@ from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS
 from klamm.cluster.requests import Message
 from klamm.cluster.types import EndPoint
-from klamm.runtime.real.cluster import RealCluster
 from klamm.server.admin_channel import new_client_address
 from klamm.wire.broker_connections import BrokerConnections
 from klamm.wire.broker_security import BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder
-from klamm.wire.listeners import Listener, Listeners
+from klamm.world.real.cluster import RealCluster
+from klamm.world.real.listeners import Listener, Listeners
 
 
 @contextlib.contextmanager

@@ -14,11 +14,11 @@ from klamm.brokers.storage.disk import LOCAL_DISK, Disk
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.types import NO_CONTROLLER
 from klamm.cluster.version import klamm_version
-from klamm.runtime.archive import DEFAULT_ROTATION, Archive, Rotation
-from klamm.runtime.clock import WallClock
-from klamm.runtime.journal import FileJournal
-from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.server.data_dir import DataDir
+from klamm.world.clock import WallClock
+from klamm.world.journal.archive import DEFAULT_ROTATION, Archive, Rotation
+from klamm.world.journal.journal import FileJournal
+from klamm.world.journal.kafka_logs import KafkaLogs
 
 
 def new_run_id(started_ms: int) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import uvicorn
 
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.runtime.interrupts import ending_signals_handled
+from klamm.interrupts import ending_signals_handled
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig

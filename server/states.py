@@ -1,6 +1,6 @@
 """Types of the API's responses about the state of a cluster, its brokers and its ZooKeeper.
 
-They are plain dictionaries, which klamm.server and klamm.runtime build and the commands print. The
+They are plain dictionaries, which klamm.server and klamm.world build and the commands print. The
 OpenAPI document describes the responses by these types.
 """
 

@@ -11,11 +11,7 @@ from typing import Any, Final, cast
 
 from klamm.cluster.errors import StoreError, ZooKeeperUnavailable
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
-from klamm.runtime.action_target import PAUSED, RUNNING
-from klamm.runtime.node_host import NodeHost
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.real.running_node import RunningNode
-from klamm.runtime.simulated.world import SimulatedNode, SimulatedWorld
+from klamm.lab.actions.action import PAUSED, RUNNING
 from klamm.server.broker_operations import STARTING, BrokerOperations
 from klamm.server.states import (
     ActiveDiskFault,
@@ -28,6 +24,10 @@ from klamm.server.states import (
     ZooKeeperState,
 )
 from klamm.server.zookeeper import connected_store
+from klamm.world.node_host import NodeHost
+from klamm.world.real.cluster import RealCluster
+from klamm.world.real.running_node import RunningNode
+from klamm.world.simulated.world import SimulatedNode, SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState, Store
 from klamm.zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode

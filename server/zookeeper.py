@@ -6,7 +6,7 @@ Also explains to operators why no controller is elected.
 from __future__ import annotations
 
 from klamm.cluster.errors import ZooKeeperUnavailable
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.store import SessionState, Store
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm.cluster.errors import KlammError, StoreError, ZooKeeperUnavailable
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_pipeline import within
 from klamm.zk.kazoo_store import newest_zxid

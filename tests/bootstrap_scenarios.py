@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills.kafka.cluster import KafkaCluster
-from klamm.drills.kafka.driver import KafkaDriver
-from klamm.runtime.scenarios.diff import masked
-from klamm.runtime.scenarios.recorded import recorded_spec
-from klamm.runtime.scenarios.rows import Json
+from klamm.lab.drivers.kafka_driver import KafkaDriver
+from klamm.lab.recordings.diff import masked
+from klamm.lab.recordings.recorded import recorded_spec
+from klamm.lab.recordings.rows import Json
+from klamm.world.kafka.cluster import KafkaCluster
 from tests.scenarios import Tools, read_scenario, run_recorded
 
 _DATA = Path(__file__).parent / "data" / "bootstrap_scenarios"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.runtime.cluster import Cluster
-from klamm.runtime.network import LinkFault, Traffic, between
+from klamm.world.cluster import Cluster
+from klamm.world.network import LinkFault, Traffic, between
 
 
 def hold(cluster: Cluster, *broker_ids: int) -> None:

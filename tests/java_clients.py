@@ -22,9 +22,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, TOOLS_LOG_CONFIG, compile_java, find_javac
-from klamm.admin.command_result import CommandResult
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.drills.kafka.jars import kafka_libs, require_kafka_libs
+from klamm.tools.command_result import CommandResult
+from klamm.world.kafka.jars import kafka_libs, require_kafka_libs
 from klamm.zk.java import find_java
 from tests.group_members import PATIENCE_S
 

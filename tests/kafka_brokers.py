@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from klamm.drills.kafka.processes import BrokerProcess
+from klamm.world.kafka.processes import BrokerProcess
 from tests.waiting import wait_until
 
 _START_S: Final = 90.0

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.kafka.locate import run_tool
-from klamm.drills.kafka.processes import controller_command
+from klamm.world.kafka.processes import controller_command
 from tests.kafka_brokers import INTERNAL_TOPICS, KafkaBroker
 from tests.listeners import free_ports
 from tests.waiting import wait_until

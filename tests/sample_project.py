@@ -37,7 +37,7 @@ import sys
 IMPORTED = {name for name in sys.modules if name.partition(".")[0] == "klamm"}
 
 def test_klamm_is_not_imported_before_its_use():
-    assert IMPORTED <= {"klamm", "klamm.testing", "klamm.testing.pytest_plugin"}
+    assert IMPORTED <= {"klamm", "klamm.lab", "klamm.lab.python", "klamm.lab.python.pytest_plugin"}
 """,
     "test_real.py": """
 import pytest

@@ -1,7 +1,7 @@
 """Recorded scenarios of real Kafka 2.8.2 brokers, and how klamm runs them again.
 
-Each is a JSON file of tests/data/scenarios; runtime/scenarios/recorded.py repeats its steps and
-runtime/scenarios/diff.py compares. Nothing is judged here.
+Each is a JSON file of tests/data/scenarios; lab/recordings/recorded.py repeats its steps and
+lab/recordings/diff.py compares. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from klamm.admin.command_result import CommandResult
 from klamm.cluster.quirks import Quirks
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.diff import compare_scenario
-from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import (
+from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.lab.drivers.real_driver import RealDriver
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.recordings.diff import compare_scenario
+from klamm.lab.recordings.recorded import (
     ScenarioRecorder,
     load_scenario,
     recorded_spec,
     recorded_steps,
 )
-from klamm.runtime.scenarios.rows import Json, StepRecord
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.recordings.rows import Json, StepRecord
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.tools.command_result import CommandResult
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
+from klamm.world.simulated.world import SimulatedWorld
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
 SCENARIOS = tuple(sorted(path.stem for path in _DATA.glob("*.json")))
@@ -49,7 +49,7 @@ def run_recorded(
     """
     recorder, runner = ScenarioRecorder(driver), ScenarioRunner(driver)
     if tools is not None:
-        runner.tools = tools
+        runner.target.tools = tools
     return [recorder.record(runner.run_step(step)) for step in recorded_steps(scenario)]
 
 

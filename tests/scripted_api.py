@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from klamm.admin.command_result import ErrorAnswer, describe_error
 from klamm.cluster.errors import KlammError
+from klamm.tools.command_result import ErrorAnswer, describe_error
 from tests.asgi import Response, assert_is_described, route_of
 
 Script = Mapping[str, Any]

@@ -7,7 +7,7 @@ of a connection until the previous one has its response.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,7 +16,9 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import JoinGroupRequest
+from klamm.cluster.protocols import Transport
 from klamm.cluster.refusals import refusal
+from klamm.cluster.request_faults import RequestFault, RequestFaults
 from klamm.cluster.requests import (
     Address,
     ApiError,
@@ -25,7 +27,6 @@ from klamm.cluster.requests import (
     Message,
     Request,
 )
-from klamm.runtime.transport import RoutedTransport
 from klamm.wire.api import Api, Asked, ListenerCall
 from klamm.wire.apis import (
     API_VERSIONS,
@@ -79,6 +80,22 @@ class Served(NamedTuple):
     many_elements: asyncio.Lock
 
 
+class ClientTransport(Transport, Protocol):
+    """The transport of a cluster, as a client's connection uses it.
+
+    ``request_faults`` are the faults of requests, and ``client_ids`` the client ids by address.
+    """
+
+    request_faults: RequestFaults
+    client_ids: dict[Address, str]
+
+    def take_request_fault(
+        self, api: str, client_id: str | None, broker_id: int
+    ) -> RequestFault | None:
+        """Return the fault of a request that is answered without a message; None if it has none."""
+        ...
+
+
 class ConnectionLost(Exception):
     """The broker stopped, a fault of the network broke the connection to it, or the client left.
 
@@ -98,7 +115,7 @@ class Connection:
         self,
         served: Served,
         address: Address,
-        transport: RoutedTransport,
+        transport: ClientTransport,
         admin: KafkaAdmin,
         client_host: str,
     ) -> None:

@@ -124,7 +124,7 @@ class PipelinedBatch(Completion):
         self._incomplete = 0
         self._lock = threading.Lock()
         for request in requests:
-            request.listener = self
+            request.listener = self.request_completed
 
     def lost(self) -> list[ZooKeeperRequest]:
         """Return the requests that got no reply because the connection was lost."""

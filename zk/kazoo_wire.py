@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.cluster.errors import OperationTooBig
 from klamm.zk.acls import CREATOR_ACL, CREATOR_WRITES_ALL_READ, OPEN_ACL, Acl, default_acl
@@ -34,9 +34,6 @@ from klamm.zk.store import (
     Transaction,
     TxnResult,
 )
-
-if TYPE_CHECKING:
-    from klamm.zk.kazoo_pipeline import PipelinedBatch
 
 READS_PER_REQUEST: Final = 1_000
 
@@ -139,7 +136,7 @@ class ZooKeeperRequest:
                 f"{MAX_TRANSACTION_BYTES} bytes; it was not sent"
             )
         self.payload = payload
-        self.listener: PipelinedBatch | None = None
+        self.listener: Callable[[ZooKeeperRequest], None] | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -175,7 +172,7 @@ class ZooKeeperRequest:
             self.reply = reply
             self.code = code
         if self.listener is not None:
-            self.listener.request_completed(self)
+            self.listener(self)
 
 
 class MultiRead(ZooKeeperRequest):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from klamm.cluster.errors import OperationTooBig
 from klamm.zk.memory_server import Crashed, LostReply, MemoryServer
@@ -25,13 +25,30 @@ from klamm.zk.store import (
     TxnResult,
 )
 
-if TYPE_CHECKING:
-    from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
-
 Op = TypeVar("Op", ReadOp, Transaction)
 R = TypeVar("R", ReadResult, TxnResult)
 
 __all__ = ["Crashed", "LostReply", "MemoryServer", "MemoryStore"]
+
+
+class Links(Protocol):
+    """Links between stores and the server, on which requests, replies and events take time."""
+
+    def now_ms(self) -> float:
+        """Return the monotonic time in milliseconds."""
+        ...
+
+    def wait_until(self, due_ms: float) -> None:
+        """Suspend the caller until this time."""
+        ...
+
+    def wait_for_session(self) -> None:
+        """Suspend the caller until the state of its session changes."""
+        ...
+
+    def deliver_at(self, due_ms: float, store: MemoryStore) -> None:
+        """Call ``deliver_due`` of a store at this time."""
+        ...
 
 
 class MemoryStore:
@@ -55,7 +72,7 @@ class MemoryStore:
         self.yield_control = yield_control
         self._listeners: list[StoreListener] = []
         self._closed = False
-        self.links: ZooKeeperLinks | None = None
+        self.links: Links | None = None
         self.outbound_ms = 0.0
         self.inbound_ms = 0.0
         self._inbound_due_ms = 0.0

@@ -1,4 +1,4 @@
-"""Waits in real time until a condition holds. For simulated worlds: runtime/scenarios/turns.py."""
+"""Waits in real time until a condition holds. For simulated worlds: lab/drivers/turns.py."""
 
 from __future__ import annotations
 

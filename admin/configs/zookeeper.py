@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from klamm.admin.config_validation import changed_configs
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from klamm.admin.topics.topics import change_topic_config
+from klamm.admin.topics import change_topic_config
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.drills.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, require_kafka_libs
+from klamm.world.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, require_kafka_libs
 from klamm.zk.java import find_java
 
 SKIP_REASON = f"no {KAFKA_JAR}: make peer-kafka, or set {LIBS_VARIABLE}"

@@ -18,8 +18,8 @@ from bench.kafka.cpu import child_pid
 from bench.kafka.locate import compile_java
 from bench.kafka.scenarios import FIRST_BROKER
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.processes import BrokerProcess, SupervisedProcess
+from klamm.world.kafka.jars import require_kafka_libs
+from klamm.world.kafka.processes import BrokerProcess, SupervisedProcess
 from klamm.zk.java import find_java
 from klamm.zk.ports import FREE_PORTS
 from klamm.zk.waiting import wait_until

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.kafka.peer import KafkaPeer, Options, Peer
 from bench.kafka.steps import STEPS, Result
 from klamm.cluster.errors import UsageError
-from klamm.drills.kafka.jars import require_kafka_libs
+from klamm.world.kafka.jars import require_kafka_libs
 
 DEFAULT_STEPS = ("create:1000", "create", "failover", "failover", "broker_failure")
 MIN_BROKERS = 4

@@ -102,7 +102,7 @@ class RateOutcome(msgspec.Struct, gc=False):
 
 
 class ConstantRateProducer:
-    """A Client (runtime/client_actor.py) that produces records at constant rates.
+    """A Client (world/client_actor.py) that produces records at constant rates.
 
     The first record is due at ``since_ms``, in monotonic milliseconds; ``since_timestamp_ms`` is
     the same moment in milliseconds since the Unix epoch.

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.interrupts import temporary_folder
 from klamm.replay.engines import COMPRESSION, DUCKDB, ONE_QUERY, QueryResult, R, T, literal
 from klamm.replay.engines.blocks import OneBlock
 from klamm.replay.full_disk import is_full, no_space
 from klamm.replay.locations import arrow_file_system, file_system, is_remote
-from klamm.runtime.interrupts import temporary_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -212,7 +212,7 @@ class DuckDbEngine:
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
-        from klamm.runtime.interrupts import starting_workers
+        from klamm.interrupts import starting_workers
 
         if self._pool is None:
             # DuckDB's threads do not survive a fork.

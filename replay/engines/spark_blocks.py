@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import duckdb
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark import RDD
+from pyspark.sql import SparkSession
 
 from klamm.replay.engines import literal
 from klamm.replay.engines.duckdb_engine import (
@@ -34,9 +35,6 @@ from klamm.replay.engines.duckdb_engine import (
     stored_columns,
 )
 from klamm.replay.locations import arrow_file_system, is_remote, location
-
-if TYPE_CHECKING:
-    from klamm.replay.engines.spark_engine import SparkEngine
 
 BLOCK_ROWS: Final = 2_000_000
 """Rows of the table for each block. DuckDB spills the rows of a block that is much larger."""
@@ -238,6 +236,29 @@ def names_in(queries: Iterable[str]) -> set[str]:
     return {name for sql in queries for name in _NAME.findall(sql)}
 
 
+class SparkHome(Protocol):
+    """The engine (SparkEngine) in whose Spark session blocks run, as they use it."""
+
+    session: SparkSession
+
+    @property
+    def cores(self) -> int:
+        """Number of tasks that run at the same time."""
+        ...
+
+    def arrow(self, relation: str) -> pa.Table:
+        """Return the rows of a relation."""
+        ...
+
+    def streams(self, found: RDD[bytes], schema: pa.Schema) -> str:
+        """Return the name of a relation with the rows of Arrow streams."""
+        ...
+
+    def table(self, rows: pa.Table) -> str:
+        """Return the name of a relation with these rows."""
+        ...
+
+
 class SparkBlocks:
     """Implements ``Blocks``: blocks in Spark's tasks, home in a DuckDB of this process.
 
@@ -248,7 +269,7 @@ class SparkBlocks:
 
     def __init__(
         self,
-        engine: SparkEngine,
+        engine: SparkHome,
         division: Division,
         tasks: Sequence[Sequence[Split]],
         home: DuckDbEngine | None = None,

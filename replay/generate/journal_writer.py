@@ -1,6 +1,6 @@
 """Writes a history as a klamm journal.
 
-The rows are encoded exactly as in the journal of a controller (runtime/journal.py).
+The rows are encoded exactly as in the journal of a controller (world/journal/journal.py).
 """
 
 from __future__ import annotations

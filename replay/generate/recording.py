@@ -31,18 +31,19 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import NO_LEADER, ElectionType, TopicPartition
 from klamm.replay.generate.layout import ANOMALOUS, DELETED, KEPT, Layout
 from klamm.replay.generate.options import Planted
-from klamm.runtime.cluster import brokers_of
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.network import isolation
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.context import ControllerContext
+from klamm.world.cluster import brokers_of
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.network import isolation
+from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.transport import RequestClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import ControllerZNode
 
 FLAPS: Final = 12
 _ELECTED: Final = Kind.CONTROLLER_ELECTED.value
 _EVENT: Final = Kind.EVENT.value
+_OPERATOR: Final = Address("client", 0)
 _PRODUCER: Final = Address("client", 1)
 _CHURNS: Final = 9
 _CONTROLLER_SHARE: Final = 0.2
@@ -79,8 +80,9 @@ class GeneratedRecording:
         self._brokers = layout.brokers
         self._failure_rate = options.failure_rate
         self._rng = random.Random(options.seed)
-        world = SimulatedWorld(spec)
-        self._driver = SimulatedDriver(world)
+        self._world = world = SimulatedWorld(spec)
+        self._store = world.open_store()
+        self._client = RequestClient(_OPERATOR)
         self._clock = world.clock
         self._producer = Producer(_PRODUCER, spec.broker_ids, ProducerConfig(acks=1))
         world.add_client(self._producer)
@@ -93,7 +95,7 @@ class GeneratedRecording:
 
     def creation(self) -> list[JournalRow]:
         """Record the first episode: the brokers start and the topics are created."""
-        cluster = self._driver.cluster
+        cluster = self._world
         cluster.begin_start_all()
         for broker_id in cluster.spec.broker_ids:
             cluster.begin_candidacy(broker_id)
@@ -114,14 +116,14 @@ class GeneratedRecording:
         The first broker becomes the controller before the others are started, and finds most
         partitions without a live leader.
         """
-        self._driver.cluster.kill_all()
-        self._driver.run_for(_DOWN_MS)
-        cluster = self._driver.cluster
+        self._world.kill_all()
+        self._world.run_for(_DOWN_MS)
+        cluster = self._world
         first, *others = self._rng.sample(cluster.spec.broker_ids, self._brokers)
         cluster.start(first)
         self._wait(lambda: self._context() is not None)
         for broker in others:
-            self._driver.run_for(self._rng.randrange(500, 3_000))
+            self._world.run_for(self._rng.randrange(500, 3_000))
             self._return(broker)
         self._heal()
         return self._take()
@@ -138,7 +140,7 @@ class GeneratedRecording:
         for n, step in enumerate(steps):
             for broker in [broker for broker, until in self._dead.items() if until <= n]:
                 self._return(broker)
-            self._driver.run_for(self._rng.randrange(70_000, 150_000))
+            self._world.run_for(self._rng.randrange(70_000, 150_000))
             if failing[n]:
                 self._fail(n)
             else:
@@ -150,7 +152,7 @@ class GeneratedRecording:
         """Record an episode without failures, reassignments and deletions: only ISRs change."""
         self._move_controller()
         for _ in range(_CHURNS):
-            self._driver.run_for(self._rng.randrange(70_000, 150_000))
+            self._world.run_for(self._rng.randrange(70_000, 150_000))
             self._churn()
         self._wait(self._is_healthy)
         return self._take()
@@ -175,7 +177,7 @@ class GeneratedRecording:
             self._begin_stuck_reassignment()
         else:
             self._lose_leader(is_unclean=kind is Planted.UNCLEAN)
-        rows = [row for row in self._driver.rows[self._taken :] if row.epoch == epoch]
+        rows = [row for row in self._world.journal.rows[self._taken :] if row.epoch == epoch]
         self._heal()
         self._take()
         about = [row for row in rows if (row.topic, row.partition) == ANOMALOUS]
@@ -200,7 +202,7 @@ class GeneratedRecording:
             if tp.topic == KEPT and lagging and is_led and self._rng.random() < 0.6:
                 behind[tp] = lagging
         self._lag(behind)
-        self._driver.run_for(self._rng.randrange(1_000, 3_000))
+        self._world.run_for(self._rng.randrange(1_000, 3_000))
         self._catch_up(behind)
 
     def _lag(self, behind: Mapping[TopicPartition, set[int]]) -> None:
@@ -215,12 +217,12 @@ class GeneratedRecording:
 
     def _isolate(self, brokers: Collection[int]) -> None:
         """Stop replication between these brokers and all others."""
-        cluster = self._driver.cluster
+        cluster = self._world
         cluster.transport.faults = (isolation(brokers, cluster.spec.broker_ids),)
 
     def _catch_up(self, behind: Mapping[TopicPartition, set[int]]) -> None:
         """Undo ``_lag``, and wait until the followers are in the ISR again."""
-        self._driver.cluster.transport.heal()
+        self._world.transport.heal()
         self._wait(lambda: all(behind[tp].issubset(self._isr(tp)) for tp in behind))
 
     def _elect(self) -> None:
@@ -263,7 +265,7 @@ class GeneratedRecording:
 
     def _kill(self, broker: int, until: int) -> None:
         self._dead[broker] = until
-        self._driver.cluster.kill(broker)
+        self._world.kill(broker)
         self._wait(
             lambda: (
                 self._context() is not None
@@ -273,16 +275,16 @@ class GeneratedRecording:
 
     def _return(self, broker: int) -> None:
         self._dead.pop(broker, None)
-        self._driver.cluster.start(broker)
+        self._world.start(broker)
         self._wait(lambda: broker in self._known().live_or_shutting_down_broker_ids)
 
     def _move_controller(self) -> None:
         epoch = self._known().epoch
-        KafkaZkClient(self._driver.store).delete(ControllerZNode.path)
+        KafkaZkClient(self._store).delete(ControllerZNode.path)
         self._wait(lambda: self._context() is not None and self._known().epoch > epoch)
 
     def _heal(self) -> None:
-        self._driver.cluster.transport.heal()
+        self._world.transport.heal()
         for broker in list(self._dead):
             self._return(broker)
         self._create_missing()
@@ -331,14 +333,14 @@ class GeneratedRecording:
         for follower in followers:
             self._return(follower)
         self._kill(leader, 0)
-        self._driver.run_for(self._rng.randrange(1_000, 40_000))
+        self._world.run_for(self._rng.randrange(1_000, 40_000))
         self._return(leader)
         self._heal()
         self._allow_unclean_elections(False)
 
     def _allow_unclean_elections(self, are_allowed: bool) -> None:
         config = {"unclean.leader.election.enable": str(are_allowed).lower()}
-        KafkaZkClient(self._driver.store).set_or_create_entity_configs("topics", KEPT, config)
+        KafkaZkClient(self._store).set_or_create_entity_configs("topics", KEPT, config)
 
     # State of the cluster
 
@@ -346,10 +348,10 @@ class GeneratedRecording:
         return [tp for tp in self.assignments if tp.topic == topic]
 
     def _alive(self) -> list[int]:
-        return sorted(broker.info.id for broker in brokers_of(self._driver.cluster))
+        return sorted(broker.info.id for broker in brokers_of(self._world))
 
     def _context(self) -> ControllerContext | None:
-        return self._driver.controller_context()
+        return self._world.controller_context
 
     def _known(self) -> ControllerContext:
         context = self._context()
@@ -357,7 +359,7 @@ class GeneratedRecording:
         return context
 
     def _controller(self) -> int:
-        elected = (row for row in reversed(self._driver.rows) if row.kind == _ELECTED)
+        elected = (row for row in reversed(self._world.journal.rows) if row.kind == _ELECTED)
         return next(elected).controller
 
     def _isr(self, tp: TopicPartition) -> tuple[int, ...]:
@@ -378,19 +380,25 @@ class GeneratedRecording:
         )
 
     def _ask(self, request: Request) -> None:
-        self._driver.operator.ask(request)
+        """Send a request to the active controller, and wait for the response."""
+        controller_id = KafkaZkClient(self._store).get_controller_id()
+        assert controller_id is not None, "an active controller"
+        to = Address("controller", controller_id)
+        answer = self._client.send(self._world.transport, to, request)
+        self._world.run_until(answer.done, timeout_ms=_TIMEOUT_MS)
+        answer.result()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         for _ in range(_POLLS_MAX):
             if condition():
                 return
-            self._driver.run_for(_POLL_MS)
+            self._world.run_for(_POLL_MS)
         raise AssertionError("the simulated cluster did not reach the expected state")
 
     def _take(self) -> list[JournalRow]:
-        self._driver.run_for(60_000)
-        rows = self._driver.rows[self._taken :]
-        self._taken = len(self._driver.rows)
+        self._world.run_for(60_000)
+        rows = self._world.journal.rows[self._taken :]
+        self._taken = len(self._world.journal.rows)
         first = min(row.epoch for row in rows if row.kind == _ELECTED)
         # A deposed controller may record its resignation after its successor was elected.
         return sorted((row for row in rows if row.epoch >= first), key=lambda row: row.epoch)

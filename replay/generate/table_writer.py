@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.cluster.journal import JOURNAL_FILE, NOT_JSON, Kind
+from klamm.interrupts import interrupts_deferred
 from klamm.replay.event_files import Folders, write_parts
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SOURCES, DamagedLine, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
@@ -26,7 +27,6 @@ from klamm.replay.ingest import describe
 from klamm.replay.sources import damaged_batch, event_batch
 from klamm.replay.sources.journal import NONE_IS_ZERO, SOURCE
 from klamm.replay.sources.registry import SourceFiles
-from klamm.runtime.interrupts import interrupts_deferred
 
 _FILE: Final = "part-00000.zstd.parquet"
 _MEMORY_MB: Final = 1_024

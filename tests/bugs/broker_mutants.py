@@ -40,13 +40,13 @@ from klamm.controller import (
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.on_notifications import Notifications
 from klamm.controller.replica_state_machine import ReplicaStateMachine
-from klamm.runtime.scenarios import clients
-from klamm.runtime.transport import SimulatedTransport
+from klamm.lab.drivers import clients
 from klamm.statemachines import replica_transitions
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import initialize_replica_states
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.world.transport import SimulatedTransport
 from klamm.zk.kafka_zk_client import Decoded, KafkaZkClient, RegisteredBroker
 from klamm.zk.memory_store import MemoryStore
 from klamm.zk.store import ResultCode, StoreEvent, WatchEvent

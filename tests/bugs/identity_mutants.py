@@ -15,10 +15,9 @@ from klamm.controller.events import ControllerEvent, RegisterBrokerAndReelect
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_state_machine import PartitionStateMachine
 from klamm.controller.replica_state_machine import ReplicaStateMachine
-from klamm.runtime import node_actors
-from klamm.runtime.node_actors import BrokerActor
-from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.lab.actions import steps
+from klamm.lab.actions.target import ScenarioTarget
+from klamm.lab.conditions.condition import Condition
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.election import ElectionStrategy
 from klamm.statemachines.partition_state import PartitionState
@@ -27,6 +26,8 @@ from klamm.statemachines.partition_transitions import (
     PartitionPlan,
     plan_partition_state_changes,
 )
+from klamm.world import node_actors
+from klamm.world.node_actors import BrokerActor
 from klamm.zk import fenced_writes
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import ANY_VERSION, Check, SessionEvent, SessionState
@@ -188,12 +189,12 @@ def _no_expiry_is_expected(_: object) -> Callable[..., AbstractContextManager[No
 @mutant("K13", steps.UpAgain, "act")
 def _no_controller_begins_before_all_brokers_have_registered(
     _: object,
-) -> Callable[[steps.UpAgain, ScenarioRunner], None]:
-    def act(_: steps.UpAgain, run: ScenarioRunner) -> None:
+) -> Callable[[steps.UpAgain, ScenarioTarget], None]:
+    def act(_: steps.UpAgain, run: ScenarioTarget) -> None:
         broker_ids = sorted(run.cluster.spec.broker_ids)
-        run.wait_for(steps.Condition("brokers", []))
+        run.wait_for(Condition("brokers", []))
         run.cluster.begin_start_all()
-        if not run.wait_for(steps.Condition("brokers", broker_ids)):
+        if not run.wait_for(Condition("brokers", broker_ids)):
             raise KlammError("not all brokers have registered again")
         for broker_id in filter(run.cluster.spec.is_candidate, broker_ids):
             run.cluster.begin_candidacy(broker_id)
@@ -204,9 +205,9 @@ def _no_controller_begins_before_all_brokers_have_registered(
 @mutant("K16", steps.UpAgain, "act")
 def _the_first_brokers_are_started_although_others_are_running(
     _: object,
-) -> Callable[[steps.UpAgain, ScenarioRunner], None]:
-    def act(_: steps.UpAgain, run: ScenarioRunner) -> None:
-        run.wait_for(steps.Condition("brokers", []))
+) -> Callable[[steps.UpAgain, ScenarioTarget], None]:
+    def act(_: steps.UpAgain, run: ScenarioTarget) -> None:
+        run.wait_for(Condition("brokers", []))
         run.cluster.begin_start_all()
 
     return act

@@ -10,10 +10,10 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
-from klamm.drills.known_bugs import FIXED, OWN, PRESENT, Fixed, Present
-from klamm.drills.library import named_drill
-from klamm.drills.run import Outcome, Verdict, internal_error, play
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.drills.known_bugs import FIXED, OWN, PRESENT, Fixed, Present
+from klamm.lab.drills.library import named_drill
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.run.drill_run import Outcome, Verdict, internal_error, play
 from tests.bugs import broker_mutants, identity_mutants, topic_mutants
 from tests.bugs.mutants import planted
 

@@ -25,10 +25,10 @@ from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_reassignments import PartitionReassignments
 from klamm.controller.state_change_log import Source
 from klamm.controller.topic_deletion_manager import TopicDeletionManager
-from klamm.runtime.checks import admin_model
-from klamm.runtime.checks.admin_model import TopicState
-from klamm.runtime.checks.observations import History, Topic, TopicWritten
-from klamm.runtime.scenarios.conditions import ClusterView
+from klamm.lab.checks import admin_model
+from klamm.lab.checks.admin_model import TopicState
+from klamm.lab.checks.observations import History, Topic, TopicWritten
+from klamm.lab.conditions.conditions import ClusterView
 from klamm.statemachines import replica_transitions
 from klamm.statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch

@@ -12,7 +12,7 @@ import pytest
 
 from klamm.cli.broker import rack_warning, shutdown_text
 from klamm.cluster.journal import Kind
-from klamm.runtime.journal import read_journal
+from klamm.world.journal.journal import read_journal
 from tests.serving import KLAMM, Up, environ_for, klamm_up
 from tests.waiting import wait_until
 

@@ -90,8 +90,8 @@ def complete(data_dir: Path, words: str, shell: str = "bash") -> str:
         ("klamm topics --data-dir nowhere --topic ", []),
         ("klamm drill run leader-l", ["leader-loss"]),
         (
-            "klamm drill run leader-loss drills/shipped/leader-l",
-            ["drills/shipped/leader-loss.yaml"],
+            "klamm drill run leader-loss lab/drills/shipped/leader-l",
+            ["lab/drills/shipped/leader-loss.yaml"],
         ),
         ("klamm drill show leader-l", ["leader-loss"]),
         ("klamm produce --acks a", ["all"]),

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from klamm.cli.explanations.rows import failed_dir_text
 from klamm.cli.main import main
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.runtime.journal import read_journal
+from klamm.world.explain.rows import failed_dir_text
+from klamm.world.journal.journal import read_journal
 from tests.journal_bytes import journal_bytes
 from tests.serving import klamm_up
 from tests.sim.reassignments import brokers_up, with_topic

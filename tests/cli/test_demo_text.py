@@ -12,8 +12,8 @@ import pytest
 
 from klamm.cli import demo, demo_replay
 from klamm.cli.main import main
-from klamm.runtime.demo import DemoEnd, DemoStep, StepBegins
-from klamm.runtime.demo_stage import DemoOptions
+from klamm.lab.demo.demo import DemoEnd, DemoStep, StepBegins
+from klamm.lab.demo.demo_stage import DemoOptions
 
 AGREED = DemoStep("A step", ("a line", "[a] line"), {"count": 1}, 1_234)
 DIFFERENT = DemoStep("Check", ("they differ",), {"disagreements": ["broker 1: x", "topic t: y"]}, 5)

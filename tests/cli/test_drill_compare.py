@@ -13,11 +13,11 @@ import pytest
 from klamm.cli import drill_compare
 from klamm.cli.main import main
 from klamm.cluster.errors import KlammError
-from klamm.drills.comparison import PartitionEnd, WorldResult
-from klamm.drills.kafka.jars import KAFKA_JAR
-from klamm.drills.run import Failure, Outcome, Verdict
-from klamm.drills.values import Drill
-from klamm.drills.worlds import World, Worlds
+from klamm.lab.drill import Drill
+from klamm.lab.run.comparison import PartitionEnd, WorldResult
+from klamm.lab.run.drill_run import Failure, Outcome, Verdict
+from klamm.lab.run.worlds import World, Worlds
+from klamm.world.kafka.jars import KAFKA_JAR
 
 ONLY_SIMULATED: Final = """\
 drill: mine
@@ -38,7 +38,7 @@ def mine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("KAFKA_LIBS", str(tmp_path))
     # Kafka's worlds would start a ZooKeeper although they run no drill.
     server = SimpleNamespace(start=lambda: nullcontext(SimpleNamespace(connect_string="")))
-    monkeypatch.setattr("klamm.drills.worlds.EmbeddedZooKeeper", lambda _: server)
+    monkeypatch.setattr("klamm.lab.run.worlds.EmbeddedZooKeeper", lambda _: server)
     path = tmp_path / "mine.yaml"
     path.write_text(ONLY_SIMULATED)
     return path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from klamm.cli.main import main
-from klamm.drills.kafka.jars import KAFKA_JAR
+from klamm.world.kafka.jars import KAFKA_JAR
 
 HEAD = "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
 ON_KAFKA = ("run", "--on", "kafka")

@@ -1,4 +1,4 @@
-"""What klamm hunt and klamm drill crash, explore and run --twice report of given results."""
+"""What klamm hunt and klamm drill crash and run --twice report of given results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from klamm.cli.hunt import _Report, _seeds
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
-from klamm.drills.crashing import Crashing, PointResult, Undisturbed
-from klamm.drills.hunting import ENDS_IN_TIME, HuntOptions, SeedResult
-from klamm.drills.run import Failure, Outcome
-from klamm.drills.shrinking import Shrunk
-from klamm.runtime.simulated.crash_points import ControllerOperation
+from klamm.lab.crash.crash_points import ControllerOperation
+from klamm.lab.crash.crashing import Crashing, PointResult, Undisturbed
+from klamm.lab.hunt.hunting import ENDS_IN_TIME, HuntOptions, SeedResult
+from klamm.lab.hunt.shrinking import Shrunk
+from klamm.lab.run.drill_run import Failure, Outcome
 
 C7 = parse_quirks(["C7"])
 KILL_PAUSE = ("kill", "pause")
@@ -270,7 +270,6 @@ def interrupted(results: list[Any]) -> Any:
             [PointResult(1, Outcome.PASSED)],
             "\n1 crash point: 1 converged, 0 did not (",
         ),
-        (["explore", "--json"], "drill_explore.exploring.explore", [], '\n  "states": 1,'),
     ],
 )
 def test_ctrl_c_prints_the_counts_so_far(

@@ -10,13 +10,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, run_tool
-from klamm.admin.elections.command import run_election_command
 from klamm.cli.main import main
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.tools.elections.command import run_election_command
+from klamm.world.kafka.jars import kafka_libs
 from tests.cli.test_reassign_against_kafka import without_frames
 from tests.cli.test_topics_against_kafka import znodes
-from tests.unit.admin.election_world import Answers
-from tests.unit.admin.vectors import memory_server, services
+from tests.unit.tools.election_world import Answers
+from tests.unit.tools.vectors import memory_server, services
 
 pytestmark = [
     pytest.mark.kafka,

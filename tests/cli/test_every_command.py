@@ -13,16 +13,16 @@ import msgspec
 import pytest
 import typer
 
-from klamm.admin import log_dirs_command
-from klamm.admin.configs import options as configs_options
-from klamm.admin.elections import command as election_command
-from klamm.admin.elections import preferred_command
-from klamm.admin.jopt import OptionParser
-from klamm.admin.reassignments import options as reassign_options
-from klamm.admin.topics import options as topics_options
 from klamm.cli.app import app
 from klamm.cli.kafka_tools import OwnArguments
 from klamm.cli.main import main
+from klamm.tools import log_dirs_command
+from klamm.tools.configs import options as configs_options
+from klamm.tools.elections import command as election_command
+from klamm.tools.elections import preferred_command
+from klamm.tools.jopt import OptionParser
+from klamm.tools.reassignments import options as reassign_options
+from klamm.tools.topics import options as topics_options
 from tests.waiting import WaitingEnds
 
 TOOLS: Final = {

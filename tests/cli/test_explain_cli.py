@@ -14,8 +14,8 @@ import pytest
 from klamm.cli.main import main
 from klamm.cluster.requests import AlterPartitionReassignmentsRequest
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.clock import SIMULATION_START_MS
-from klamm.runtime.journal_text import time_zone
+from klamm.world.clock import SIMULATION_START_MS
+from klamm.world.explain.journal_text import time_zone
 from tests.journal_bytes import journal_bytes
 from tests.serving import Up, klamm_up
 from tests.sim.reassignments import ask, brokers_up, reassign, with_topic

@@ -14,9 +14,9 @@ from klamm.cli.journal import DamageWarnings, FileSource, writer_of
 from klamm.cli.journal_origin import CountedRows, JournalOrigin, chosen_source
 from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
-from klamm.runtime.journal_text import time_zone
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.journal_tail import JournalPart, last_rows, rows_after
+from klamm.world.explain.journal_text import time_zone
 from tests.scripted_api import STATUS, scripted_api
 from tests.waiting import replace_sleep
 

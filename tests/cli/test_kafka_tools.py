@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from klamm.admin.command_result import CommandResult, report_of
 from klamm.cli.kafka_tools import OwnArguments, ask_before_write, finish, tool_services
 from klamm.cli.main import main
 from klamm.cluster.errors import KlammError, UsageError
+from klamm.tools.command_result import CommandResult, report_of
 
 FOUND = "--bootstrap-server http://h:1"
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from klamm.admin.command_result import ErrorDescription
 from klamm.cli import errors
 from klamm.cli.client import ServerUnavailable
 from klamm.cli.interrupted import NOTHING_STARTED
@@ -20,7 +19,8 @@ from klamm.cli.kafka_tools import _Pauses
 from klamm.cli.main import main
 from klamm.cluster.errors import Interrupted, KlammError, NotKlamm
 from klamm.placement.broker_metadata import MAX_BROKERS
-from klamm.runtime.archive import MAX_SEGMENT_BYTES
+from klamm.tools.command_result import ErrorDescription
+from klamm.world.journal.archive import MAX_SEGMENT_BYTES
 from tests.scripted_api import STATUS, scripted_api
 from tests.waiting import replace_sleep
 
@@ -96,8 +96,6 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["drill", "explore", "--path", "0.{}"], "is not a list of choices"),
-        (["drill", "explore", "--action", "kill {}"], "there is no broker"),
         (["drill", "run", "leader-loss", "--until", "row {}"], "is not a moment"),
         (["explain", "t-{}", "--journal", "JOURNAL"], "is neither a partition nor an event"),
         (["explain", "#{}", "--journal", "JOURNAL"], "is neither a partition nor an event"),

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from klamm.cli.main import main
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
-from klamm.runtime.journal import read_journal
+from klamm.world.journal.journal import read_journal
 from tests.cli.test_reassign_against_kafka import plan, registration
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until

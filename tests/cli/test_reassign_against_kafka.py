@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.cli.main import main
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from tests.cli.test_topics_against_kafka import znodes
 
 pytestmark = [

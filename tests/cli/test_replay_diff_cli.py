@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from klamm.cli.main import main
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.journal_bytes import journal_bytes

@@ -263,7 +263,7 @@ def test_an_archive_is_replaced_on_request(
     assert main(["replay", "package", "--out", str(file), "--overwrite"]) == 0
     packed = set(map(PurePosixPath, ZipFile(file).namelist()))
     assert {path.parts[:2] for path in packed} == {
-        ("klamm", name) for name in ("__init__.py", *PACKAGES)
+        ("klamm", name) for name in ("__init__.py", "interrupts.py", *PACKAGES)
     }
     assert PurePosixPath("klamm/replay/sources/kafka_logs.py") in packed
     assert not any(path.suffix == ".pyc" for path in packed)

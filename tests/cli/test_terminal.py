@@ -28,8 +28,8 @@ from klamm.cli.watch import ClusterWatcher, events_table, notes_text, page
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.plain_text import harmless, harmless_line
 from klamm.controller.state_change_log import StateChangeLog
-from klamm.runtime.clock import WallClock
-from klamm.runtime.journal_text import EventNames
+from klamm.world.clock import WallClock
+from klamm.world.explain.journal_text import EventNames
 from tests.serving import on_terminal
 
 EVIL = "orders\x1b[2J\x9b31m\x07\u202egnp.exe\nforged line\r\u2066\x7f"

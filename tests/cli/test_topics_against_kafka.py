@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from bench.kafka.locate import SKIP_REASON, run_topic_command
 from klamm.cli.main import main
 from klamm.cluster.configs import TOPIC_CONFIGS
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 
 pytestmark = [
     pytest.mark.kafka,

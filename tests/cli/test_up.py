@@ -16,7 +16,7 @@ import pexpect
 import pytest
 from kazoo.client import KazooClient
 
-from klamm.runtime.journal_text import time_zone
+from klamm.world.explain.journal_text import time_zone
 from klamm.zk.ports import free_port
 from tests.serving import (
     KLAMM,

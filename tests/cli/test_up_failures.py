@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from klamm.cli.status import status_lines
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
-from klamm.runtime.journal import read_journal
+from klamm.world.journal.journal import read_journal
 from klamm.zk.znodes import TopicZNode
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until

@@ -1,4 +1,4 @@
-"""runtime/journal_text.py: rows as people read them."""
+"""world/explain/journal_text.py: rows as people read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from klamm.cli.journal import row_line
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
-from klamm.runtime.journal_text import EventNames, controller_text, summary_text
+from klamm.world.explain.journal_text import EventNames, controller_text, summary_text
 
 OF_REPLICA: Final = {"topic": "t", "partition": 4, "replica": 1}
 LED: Final = {"leader": 2, "isr": (2, 0)}

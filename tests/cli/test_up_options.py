@@ -18,8 +18,8 @@ from klamm.cli.up import StartupOutput, parse_configs
 from klamm.cluster.errors import KlammError
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.quirks import KAFKA_2_8_2
-from klamm.runtime.archive import Rotation
 from klamm.server.config import ServerConfig
+from klamm.world.journal.archive import Rotation
 from klamm.zk.security import ZooKeeperTls
 
 MIB = 1 << 20

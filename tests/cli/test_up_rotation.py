@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from klamm.cli import own_log
-from klamm.runtime.rotated_files import LogLines, rotated
+from klamm.world.journal.rotated_files import LogLines, rotated
 from tests.disk_limits import files_limited_to
 from tests.serving import klamm_up
 from tests.waiting import wait_until

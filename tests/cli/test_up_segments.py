@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cluster.journal import Kind
-from klamm.runtime.journal import read_journal
+from klamm.world.journal.journal import read_journal
 from tests.serving import klamm, klamm_up
 from tests.waiting import wait_until
 

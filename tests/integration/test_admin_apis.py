@@ -15,7 +15,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
-from klamm.runtime.actions import Pause, Resume
+from klamm.lab.actions.actions import Pause, Resume
 from klamm.server.cluster_server import ClusterServer
 from klamm.wire.schema import fill
 from klamm.zk.embedded import EmbeddedZooKeeper

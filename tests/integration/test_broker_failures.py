@@ -16,12 +16,12 @@ from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, CreatableTopic, CreateTopicsRequest
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.action_target import RUNNING
-from klamm.runtime.actions import Start, Stop
-from klamm.runtime.journal import read_journal
+from klamm.lab.actions.action import RUNNING
+from klamm.lab.actions.actions import Start, Stop
 from klamm.server.broker_operations import ADDED, FAILED, FAILED_TO_START
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.world.journal.journal import read_journal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState
 from tests.waiting import wait_until

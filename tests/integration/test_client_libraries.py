@@ -11,7 +11,7 @@ import kafka
 import pytest
 
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
-from klamm.runtime.actions import Kill, MoveController, Start
+from klamm.lab.actions.actions import Kill, MoveController, Start
 from klamm.server.cluster_server import ClusterServer
 from tests.group_members import (
     PATIENCE_S,

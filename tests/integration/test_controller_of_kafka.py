@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, run_topic_command
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.kafka_cluster import PATIENCE_S, KafkaCluster, Load, kill_first_leader
 from tests.waiting import wait_until

@@ -18,9 +18,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, run_tool
-from klamm.admin.guard import MARKER_PATH
 from klamm.cluster.errors import KlammError, UsageError
-from klamm.drills.kafka.jars import kafka_libs
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.controller_server import (
     ControllerServer,
@@ -30,7 +28,9 @@ from klamm.server.controller_server import (
 from klamm.server.kafka_cluster import parse_listener
 from klamm.wire.broker_security import broker_security
 from klamm.wire.config import inter_broker_config
+from klamm.world.kafka.jars import kafka_libs
 from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.guard import MARKER_PATH
 from tests.kafka_cluster import (
     PATIENCE_S,
     KafkaCluster,

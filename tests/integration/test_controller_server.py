@@ -17,12 +17,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from klamm.admin.guard import MARKER_PATH
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
-from klamm.drills.kafka.cluster import KafkaCluster
-from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.server import controller_server
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.controller_server import (
@@ -32,6 +29,9 @@ from klamm.server.controller_server import (
     await_successor,
 )
 from klamm.server.kafka_cluster import parse_listener
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.kafka.cluster import KafkaCluster
+from klamm.zk.guard import MARKER_PATH
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ClusterIdZNode
 from tests.kafka_cluster import KlammController
 from tests.listeners import BROKERS, config_of, create_everywhere, free_ports
@@ -309,7 +309,7 @@ def test_controllers_of_a_drill_take_the_ids_in_turn(
     zookeeper_client: KazooClient,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("klamm.drills.kafka.cluster._MAX_CONTROLLERS", 2)
+    monkeypatch.setattr("klamm.world.kafka.cluster._MAX_CONTROLLERS", 2)
     spec = ClusterSpec(broker_ids=(0,), session_timeout_ms=2000)
     cluster, ids = KafkaCluster(spec, chroot, tmp_path, has_klamm=True), f"{root}/brokers/ids"
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.requests import Address, AlterPartitionReassignmentsRequest, Message
 from klamm.cluster.types import TopicPartition
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.preloading import preload_replicas
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.preloading import preload_replicas
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.waiting import wait_until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.main import main
-from klamm.runtime.journal import read_journal
+from klamm.world.journal.journal import read_journal
 from tests.serving import without_slowness
 from tests.unit.report.pages import loaded, read_page
 from tests.waiting import wait_until

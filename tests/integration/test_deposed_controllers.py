@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.journal import Kind
 from klamm.controller.events import BrokerChange
 from klamm.controller.kafka_controller import KafkaController
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren, GetData, Stat
 from tests.waiting import wait_until

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.runtime.scenarios.diff import compare_scenario
-from klamm.runtime.scenarios.rows import StepRecord
+from klamm.lab.recordings.diff import compare_scenario
+from klamm.lab.recordings.rows import StepRecord
 from tests.scenarios import SCENARIOS, read_scenario, real_differences, simulated_differences
 
 PAGE = Path(__file__).parents[2] / "docs" / "deviations.md"

@@ -13,7 +13,7 @@ import pytest
 
 from bench.kafka.locate import SKIP_REASON
 from klamm.cli.main import main
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from tests.waiting import wait_until
 
 pytestmark = [

@@ -15,8 +15,8 @@ from kazoo.client import KazooClient
 
 import klamm
 from klamm.cli.main import main
-from klamm.drills.library import NAMES, named_drill
-from klamm.runtime.scenarios import live_driver
+from klamm.lab.drills.library import NAMES, named_drill
+from klamm.lab.drivers import live_driver
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.serving import without_slowness
 from tests.sim.test_run_page import periods

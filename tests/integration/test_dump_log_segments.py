@@ -19,7 +19,7 @@ from klamm.brokers.logs.records import Record, encode_batch
 from klamm.brokers.logs.recovery import Known
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from tests.unit.brokers.logs.batches import decode_batches
 
 pytestmark = [

@@ -12,9 +12,9 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import WrongState
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
+from klamm.lab.actions.actions import MoveController, Start, Stop
 from klamm.placement.assign import RACKS_MISSING
 from klamm.placement.broker_metadata import BrokerMetadata
-from klamm.runtime.actions import MoveController, Start, Stop
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import read_dumped_cluster

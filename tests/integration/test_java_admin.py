@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.runtime.actions import Kill, MoveController, Start
+from klamm.lab.actions.actions import Kill, MoveController, Start
 from klamm.server.cluster_server import ClusterServer
 from tests.group_members import PATIENCE_S, read
 from tests.java_clients import JavaClient, java_params

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, run_tool
-from klamm.drills.kafka.jars import kafka_libs
 from klamm.server.cluster_server import ClusterServer
+from klamm.world.kafka.jars import kafka_libs
 from tests.listeners import BROKERS, bootstrap, config_of, free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

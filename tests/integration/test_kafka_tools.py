@@ -16,13 +16,13 @@ from kazoo.client import KazooClient
 from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.cluster.types import TopicPartition
 from klamm.controller.kafka_controller import KafkaController
-from klamm.drills.kafka.jars import kafka_libs
-from klamm.runtime.checks.agreement import check_cluster
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.tools import ScenarioTools
+from klamm.lab.actions.tools import ScenarioTools
+from klamm.lab.checks.agreement import check_cluster
+from klamm.lab.drivers.real_driver import RealDriver
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.kafka.jars import kafka_libs
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold, release
 from tests.waiting import wait_until

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, run_topic_command
-from klamm.drills.kafka.jars import kafka_libs
-from klamm.runtime.cluster_spec import ClusterSpec, rack_map
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.tools import ScenarioTools
+from klamm.lab.actions.tools import ScenarioTools
+from klamm.lab.drivers.real_driver import RealDriver
 from klamm.statemachines.partition_state import PartitionState
+from klamm.world.cluster_spec import ClusterSpec, rack_map
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.kafka.jars import kafka_libs
+from klamm.world.real.cluster import RealCluster
 from tests.waiting import wait_until
 
 pytestmark = [

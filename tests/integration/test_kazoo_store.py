@@ -22,7 +22,7 @@ from kazoo.security import make_acl
 
 from bench.kafka.locate import SKIP_REASON
 from klamm.cluster.errors import OperationTooBig, StoreError, UsageError, ZooKeeperUnavailable
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from klamm.zk import embedded, kazoo_session
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kazoo_pipeline import Completion

@@ -13,12 +13,13 @@ import confluent_kafka
 import pytest
 
 from klamm.cluster.api_errors import Errors
-from klamm.runtime.network import CLIENTS, LinkFault, one_way
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
-from klamm.wire import connection, listeners
+from klamm.wire import connection
 from klamm.wire.connection import FEW_ELEMENTS
 from klamm.wire.frames import MAX_ELEMENTS
+from klamm.world.network import CLIENTS, LinkFault, one_way
+from klamm.world.real import listeners
 from tests.listeners import (
     BROKERS,
     ask,

@@ -23,11 +23,12 @@ from confluent_kafka.admin._scram import (
 from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.admin.configs.scram_credentials import MIN_ITERATIONS, CredentialUpsertion
 from klamm.cluster.api_errors import Errors
-from klamm.drills.kafka.jars import kafka_libs
-from klamm.runtime.network_actions import FailRequests
+from klamm.lab.actions.network_actions import FailRequests
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
-from klamm.wire import connection, listeners
+from klamm.wire import connection
+from klamm.world.kafka.jars import kafka_libs
+from klamm.world.real import listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import (
     ROUND_TRIP_PARAMS,

@@ -18,7 +18,7 @@ from klamm.cluster.errors import UsageError
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.metrics import metrics_text
-from klamm.wire import listeners
+from klamm.world.real import listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import ROUND_TRIP_PARAMS, trusting
 from tests.waiting import wait_until

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.runtime.actions import Kill, Start
+from klamm.lab.actions.actions import Kill, Start
 from klamm.server.cluster_server import ClusterServer
 from klamm.wire.apis import APIS
-from klamm.wire.listeners import Listener, check_ports
+from klamm.world.real.listeners import Listener, check_ports
 from tests.listeners import (
     BROKERS,
     ask,

@@ -23,7 +23,7 @@ from klamm.cluster.requests import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from tests.unit.brokers.network import T0, Network, cached, leader_and_isr, state, update_metadata
 
 CLIENT = Address("client", 0)

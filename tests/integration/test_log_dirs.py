@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.errors import NotFound, WrongState
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.lab.actions.action import RUNNING
+from klamm.lab.actions.actions import FailLogDir, Start
+from klamm.lab.checks.agreement import check_cluster
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.action_target import RUNNING
-from klamm.runtime.actions import FailLogDir, Start
-from klamm.runtime.checks.agreement import check_cluster
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
 from klamm.server.broker_operations import FAILED, BrokerOperations
 from klamm.server.closing import Closing
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.waiting import wait_until
 

@@ -15,15 +15,15 @@ from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import Answered
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills import step_language
-from klamm.drills.actions import DRILL_ACTIONS as DRILL_ACTIONS
-from klamm.drills.actions import kind_of
-from klamm.drills.language import parse_drill
-from klamm.drills.run import Outcome, play
-from klamm.runtime.action_target import Action, ActionTarget, BrokerAction
-from klamm.runtime.actions import ACTIONS, ActionKind
-from klamm.runtime.network_actions import NetworkAction
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.actions.action import Action, ActionTarget, BrokerAction
+from klamm.lab.actions.actions import ACTIONS, ActionKind
+from klamm.lab.actions.network_actions import NetworkAction
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language import step_language
+from klamm.lab.language.actions import DRILL_ACTIONS as DRILL_ACTIONS
+from klamm.lab.language.actions import kind_of
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, play
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.lab.checks.agreement import check_cluster
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.checks.agreement import check_cluster
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Create, ResultCode
 from tests.sim.bad_input import LEFT, NOTICES, REQUESTS

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from bench.kafka.locate import SKIP_REASON, find_javac, run_topic_command
 from bench.kafka.run import problems, run_kafka
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.drills.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, kafka_libs, require_kafka_libs
+from klamm.world.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, kafka_libs, require_kafka_libs
 
 FETCH = Path(__file__).parents[2] / "bench" / "kafka" / "fetch.sh"
 PARENTS = ("/brokers/ids", "/brokers/topics", "/config/topics")

@@ -10,7 +10,7 @@ import pytest
 from tests.sample_project import FAILURES, write_project
 
 pytest_plugins = ["pytester"]
-PLUGIN = ("-p", "klamm.testing.pytest_plugin")
+PLUGIN = ("-p", "klamm.lab.python.pytest_plugin")
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_failure_in_the_teardown_of_a_fixture_has_its_own_page(
         test_teardown=f"""
         import gc
         import pytest
-        from klamm.testing.cluster import ScriptedCluster
+        from klamm.lab.python.cluster import ScriptedCluster
 
         @pytest.fixture(scope="session")
         def klamm_zookeeper():

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from klamm.admin.configs.command import run_configs_command
-from klamm.admin.elections.command import run_election_command
-from klamm.admin.elections.preferred_command import run_preferred_election_command
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.admin.log_dirs_command import run_log_dirs_command
-from klamm.admin.reassignments.command import run_reassign_command
-from klamm.admin.tool_services import ToolServices
-from klamm.admin.topics.command import run_topic_command
 from klamm.placement.draws import JavaRandom
 from klamm.server.admin_channel import admin_of
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.tools.configs.command import run_configs_command
+from klamm.tools.elections.command import run_election_command
+from klamm.tools.elections.preferred_command import run_preferred_election_command
+from klamm.tools.log_dirs_command import run_log_dirs_command
+from klamm.tools.reassignments.command import run_reassign_command
+from klamm.tools.tool_services import ToolServices
+from klamm.tools.topics.command import run_topic_command
 from klamm.zk.store import Store
 from tests.asgi import AsgiClient, in_process_admin
 from tests.held_followers import hold, release

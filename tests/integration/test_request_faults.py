@@ -15,10 +15,10 @@ import pytest
 from klamm.cli.main import main
 from klamm.cluster.errors import KlammError
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills.language import parse_drill
-from klamm.drills.run import Outcome, play
-from klamm.runtime.network_actions import FailRequests, HealNetwork
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.actions.network_actions import FailRequests, HealNetwork
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, play
 from klamm.server.cluster_server import ClusterServer
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 

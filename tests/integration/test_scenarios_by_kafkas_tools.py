@@ -16,21 +16,21 @@ from pathlib import Path
 
 import pytest
 
-from klamm.admin.command_result import CommandResult
 from klamm.cluster.quirks import KAFKA_2_8_2
 from klamm.cluster.types import EndPoint
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.diff import compare_scenario
-from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import recorded_spec
-from klamm.runtime.scenarios.rows import Json
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.lab.drivers.real_driver import RealDriver
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.recordings.diff import compare_scenario
+from klamm.lab.recordings.recorded import recorded_spec
+from klamm.lab.recordings.rows import Json
 from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
-from klamm.wire.listeners import Listener, Listeners
+from klamm.tools.command_result import CommandResult
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
+from klamm.world.real.listeners import Listener, Listeners
+from klamm.world.simulated.world import SimulatedWorld
 from tests.bootstrap_scenarios import record_kafka, through_brokers
 from tests.java_clients import JAVA_CLIENTS, java_marks, kafka_tools
 from tests.listeners import free_ports

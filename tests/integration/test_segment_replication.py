@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import astuple
 
 from bench.kafka.locate import SKIP_REASON, run_tool
-from klamm.drills.kafka.jars import kafka_libs
+from klamm.world.kafka.jars import kafka_libs
 from tests.sim.replication import IDS, Cluster, replica_views
 from tests.sim.test_segment_replication import CONFIG, fail_over
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from klamm.admin.guard import MARKER_PATH
 from klamm.cli.status import status_lines
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import (
@@ -25,13 +24,14 @@ from klamm.cluster.errors import (
     ZooKeeperUnavailable,
 )
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
-from klamm.runtime.actions import Kill, MoveController, PowerOff, Start, Stop
-from klamm.runtime.journal import read_journal
+from klamm.lab.actions.actions import Kill, MoveController, PowerOff, Start, Stop
 from klamm.server import admin_channel, broker_operations, cluster_server
 from klamm.server.admin_channel import MAY_STILL_ACT
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import read_address
+from klamm.world.journal.journal import read_journal
+from klamm.zk.guard import MARKER_PATH
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState
 from klamm.zk.znode_client import NodeExists

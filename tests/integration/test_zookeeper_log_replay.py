@@ -10,15 +10,15 @@ from typing import NamedTuple
 import pytest
 from kazoo.client import KazooClient
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+from klamm.lab.checks.agreement import StoredCluster
 from klamm.placement.draws import JavaRandom
 from klamm.replay.engines import Engine
-from klamm.runtime.checks.agreement import StoredCluster
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.spark.reading import At, Told

@@ -13,10 +13,10 @@ import pytest
 from klamm.brokers.logs.file_log_store import LOCK
 from klamm.brokers.storage.disk import LOCAL_DISK
 from klamm.cluster.errors import ZooKeeperUnavailable
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real import sessions
-from klamm.runtime.real.cluster import RealCluster
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.live import sessions
+from klamm.world.real.cluster import RealCluster
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kazoo_pipeline import within
 from klamm.zk.kazoo_session import KazooSession

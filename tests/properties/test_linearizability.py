@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.runtime.checks.linearizability import GaveUp, Illegal, Operation, check_linearizable
+from klamm.lab.checks.linearizability import GaveUp, Illegal, Operation, check_linearizable
 
 Op = Operation[int]
 

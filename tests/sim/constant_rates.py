@@ -8,9 +8,9 @@ from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.checks.replica_views import ReplicaViews
-from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
+from klamm.lab.checks.constant_rates import WorkloadChecker, begin_workload
+from klamm.lab.checks.replica_views import ReplicaViews
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 IDS = (0, 1, 2)

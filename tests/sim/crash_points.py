@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.requests import Address
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.crash_points import CrashPoint, crash_controller, raise_crashed
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.lab.crash.crash_points import CrashPoint, crash_controller, raise_crashed
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply
 from klamm.zk.store import GetChildren, GetData, Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.deletions import delete_topics, topic_znodes
 from tests.sim.worlds import active_controller, create_topic, three_brokers

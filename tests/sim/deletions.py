@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode
 from tests.sim.worlds import active_controller

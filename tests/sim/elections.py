@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Create, Delete, GetData
 from klamm.zk.znodes import PreferredReplicaElectionZNode

@@ -11,8 +11,8 @@ from typing import Generic, Protocol, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from klamm.runtime.network import LinkFault, Traffic, isolation
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.network import LinkFault, Traffic, isolation
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 BROKERS = st.sampled_from((0, 1, 2))

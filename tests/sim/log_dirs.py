@@ -19,8 +19,8 @@ from klamm.cluster.requests import (
     Response,
 )
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.replica_state import ReplicaState
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers

@@ -9,9 +9,9 @@ from typing import Final
 
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.crash_points import crash_controller
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.lab.crash.crash_points import crash_controller
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode

@@ -20,9 +20,9 @@ from klamm.cluster.requests import (
     Request,
 )
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import ReassignPartitionsZNode
 from tests.sim.worlds import active_controller, controllers, create_topic

@@ -6,7 +6,7 @@ import copy
 import hashlib
 
 from klamm.cluster.requests import Address
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_server import MemoryServer
 from tests.bandwidth import in_progress
 from tests.journal_bytes import journal_bytes

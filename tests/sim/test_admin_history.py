@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from klamm.admin import kafka_admin
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import ApiError, ListPartitionReassignmentsResponse
 from klamm.controller import on_reassignment, on_topic_requests
-from klamm.drills.language import parse_drill
-from klamm.drills.run import Outcome, Verdict, play
-from klamm.runtime.checks.admin_history import LINEARIZABLE, AdminHistory
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.checks.admin_history import LINEARIZABLE, AdminHistory
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, Verdict, play
 
 HEAD = """\
 drill: d

@@ -10,7 +10,7 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import ReadOp, Transaction
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode

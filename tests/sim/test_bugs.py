@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.drills.known_bugs import FIXED, MISDIRECTED_ALTER_ISR, OWN, Fixed, Present
-from klamm.drills.library import BUGS as DRILLS
-from klamm.drills.run import Outcome
+from klamm.lab.drills.known_bugs import FIXED, MISDIRECTED_ALTER_ISR, OWN, Fixed, Present
+from klamm.lab.drills.library import BUGS as DRILLS
+from klamm.lab.run.drill_run import Outcome
 from tests.bugs.mutants import MUTANTS
 from tests.bugs.runs import BUGS, verdicts
 

@@ -10,8 +10,8 @@ import pytest
 from klamm.brokers.broker import KafkaServer
 from klamm.cluster.requests import UpdateMetadataRequest
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.deletions import delete_topics, topic_znodes

@@ -14,7 +14,7 @@ from klamm.brokers.clients.producer import Producer
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.checks.clients import (
+from klamm.lab.checks.clients import (
     DUPLICATE,
     INCONSISTENT_OFFSETS,
     LOST_WRITE,

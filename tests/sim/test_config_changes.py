@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.crash_points import (
     GROUP_SIZES,

@@ -31,12 +31,12 @@ from klamm.cluster.requests import (
     StopReplicaRequest,
 )
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
-from klamm.runtime.checks.invariants import INVARIANTS
-from klamm.runtime.checks.watching import Watcher
-from klamm.runtime.network import LinkFault
-from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.simulated_workload import begin_workload
-from klamm.runtime.transport import MAX_DELAY_MS
+from klamm.lab.checks.constant_rates import begin_workload
+from klamm.lab.checks.invariants import INVARIANTS
+from klamm.lab.checks.watching import Watcher
+from klamm.world.network import LinkFault
+from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.transport import MAX_DELAY_MS
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 from tests.sim.faults import cut_off, degraded
 from tests.sim.snapshots import Snapshot, fingerprint

@@ -14,8 +14,8 @@ from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.records import size_of
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.simulated_workload import begin_workload
+from klamm.lab.checks.constant_rates import begin_workload
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.constant_rates import IDS, GrowingCluster, T
 from tests.sim.worlds import create_topic, three_brokers
 

@@ -13,7 +13,7 @@ from klamm.cluster.requests import (
     Response,
 )
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics
 from tests.sim.elections import assert_in_agreement, depose
 from tests.sim.reassignments import brokers_up

@@ -13,9 +13,9 @@ from klamm.cluster.data_requests import FetchResponse, ProduceRequest
 from klamm.cluster.records import CountedBatch, size_of
 from klamm.cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.preloading import preload_replicas
-from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.simulated_workload import begin_workload
+from klamm.lab.checks.constant_rates import begin_workload
+from klamm.world.preloading import preload_replicas
+from klamm.world.simulated.world import SimulatedWorld
 from tests.bandwidth import in_progress
 from tests.held_followers import hold, release
 from tests.sim.faults import cut_off

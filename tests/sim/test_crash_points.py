@@ -9,9 +9,9 @@ import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.crash_points import plan_crash
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.crash.crash_points import plan_crash
 from klamm.statemachines.partition_state import PartitionState
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
 from klamm.zk.znodes import (

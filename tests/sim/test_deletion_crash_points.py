@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import TopicZNode
 from tests.sim.crash_points import (

@@ -16,7 +16,7 @@ from klamm.cluster.requests import (
     CreateTopicsResponse,
     Message,
 )
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Check, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
 

@@ -17,21 +17,21 @@ from klamm.brokers.storage.faults import DiskFault, FaultKind
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills.language import parse_drill
-from klamm.drills.library import named_drill
-from klamm.drills.run import Outcome, Verdict, play
-from klamm.drills.values import Drill
-from klamm.runtime.clock import VirtualClock
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.disks import ClusterDisks, simulated_disk
-from klamm.runtime.journal import FileJournal, MemoryJournal
-from klamm.runtime.journal_guard import JournalGuard
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import KillAll, Step
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.actions.steps import KillAll
+from klamm.lab.drill import Drill, Step
+from klamm.lab.drills.library import named_drill
+from klamm.lab.drivers.real_driver import RealDriver
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, Verdict, play
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.world.clock import VirtualClock
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.disks import ClusterDisks, simulated_disk
+from klamm.world.journal.journal import FileJournal, MemoryJournal
+from klamm.world.journal.journal_guard import JournalGuard
+from klamm.world.real.cluster import RealCluster
+from klamm.world.simulated.world import SimulatedWorld
 from tests.journal_bytes import journal_bytes
 from tests.sim.worlds import active_controller
 

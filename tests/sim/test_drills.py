@@ -13,18 +13,18 @@ import pytest
 from klamm.cluster.errors import StoreError
 from klamm.cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
 from klamm.cluster.requests import Address
-from klamm.drills.language import parse_drill
-from klamm.drills.library import NAMES, named_drill
-from klamm.drills.recordings import is_recording, play_recording, read_recording
-from klamm.drills.run import Failure, Outcome, Verdict, play, play_steps, worst
-from klamm.drills.text import verdict_lines
-from klamm.drills.values import Drill
-from klamm.runtime.action_target import Action
-from klamm.runtime.scenarios.partition_times import PartitionTimes
-from klamm.runtime.scenarios.runner import StepResult
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.actions.action import Action
+from klamm.lab.conditions.condition import Condition, Moment, StepCheck
+from klamm.lab.conditions.partition_times import PartitionTimes
+from klamm.lab.drill import Drill, Step
+from klamm.lab.drills.library import NAMES, named_drill
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.recordings.recordings import is_recording, play_recording, read_recording
+from klamm.lab.run.drill_run import Failure, Outcome, Verdict, play, play_steps, worst
+from klamm.lab.run.runner import StepResult
+from klamm.lab.run.text import verdict_lines
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.scenarios import SCENARIOS
 from tests.sim.worlds import create_topic, replicas_of, three_brokers

@@ -7,7 +7,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import Address, ElectLeadersRequest, ElectLeadersResponse, Message
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.elections import T0, T1, U0, assert_in_agreement, depose, leaders, leaders_moved_away
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers

@@ -9,7 +9,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import ElectLeadersRequest, ElectLeadersResponse
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.elections import (
     T0,

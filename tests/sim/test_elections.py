@@ -8,7 +8,7 @@ import pytest
 
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 from tests.sim.elections import (
     PREFERRED_PATH,

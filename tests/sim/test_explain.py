@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from klamm.cli.explanations.explain import Explained, explain_event, explain_partition
-from klamm.cli.explanations.linked_events import LinkedEvent
-from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, partition_status
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind, parse_row
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.election import OfflineElection, ReassignElection
-from klamm.statemachines.explanations import (
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
+from klamm.world.explain.explain import Explained, explain_event, explain_partition
+from klamm.world.explain.linked_events import LinkedEvent
+from klamm.world.explain.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, partition_status
+from klamm.world.explain.rules import (
     ELECTION_RULES,
     KIND_RULES,
     PARTITION_RULES,
     PHASE_RULES,
 )
-from klamm.statemachines.partition_state import PartitionState
-from klamm.statemachines.reassignment import Phase
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.log_dirs import fail, on_three_dirs
 from tests.sim.reassignments import ask, brokers_up, reassign, stored, with_topic
 

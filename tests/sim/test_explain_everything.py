@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from klamm.cli.explanations.explain import explain_event, explain_partition
-from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import ControllerEvent
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.explain.explain import explain_event, explain_partition
+from klamm.world.explain.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
+from klamm.world.simulated.world import SimulatedWorld
 from tests.held_followers import hold, release
 from tests.sim.reassignments import alter, ask, brokers_up, reassign, stored, with_topic
 

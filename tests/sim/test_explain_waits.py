@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from klamm.cli.explain import as_json, explained_lines
-from klamm.cli.explanations.explain import Explained, explain_partition
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.explain.explain import Explained, explain_partition
+from klamm.world.simulated.world import SimulatedWorld
 from tests.held_followers import hold
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import alter, brokers_up, reassign, with_topic

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.reassignments import ask
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers

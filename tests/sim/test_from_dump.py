@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.dump_load import load
 from klamm.zk.store import Create, Delete

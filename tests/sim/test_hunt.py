@@ -19,9 +19,11 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
-from klamm.drills.drawing import draw_drill
-from klamm.drills.drawn_steps import FAULTS
-from klamm.drills.hunting import (
+from klamm.lab.drills.library import ALL
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.hunt.drawing import draw_drill
+from klamm.lab.hunt.drawn_steps import FAULTS
+from klamm.lab.hunt.hunting import (
     ENDS_IN_TIME,
     HuntOptions,
     RunSeed,
@@ -31,12 +33,10 @@ from klamm.drills.hunting import (
     run_text,
     shrink_failure,
 )
-from klamm.drills.language import parse_drill
-from klamm.drills.library import ALL
-from klamm.drills.processes import Died, run_parallel
-from klamm.drills.run import Outcome, Verdict, play
-from klamm.drills.shrinking import shrink
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.hunt.processes import Died, run_parallel
+from klamm.lab.hunt.shrinking import shrink
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, Verdict, play
 from tests.journal_bytes import journal_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,8 @@ HEAD = (
 TRACED = (*range(20), *range(30, 40), 192, 529)
 """The seeds of all hunts in the test suite, and more."""
 PRINTS_TRACES = """
-from klamm.drills.drawing import draw_drill
-from klamm.drills.library import ALL, named_text
+from klamm.lab.hunt.drawing import draw_drill
+from klamm.lab.drills.library import ALL, named_text
 from tests.sim.test_hunt import TRACED, trace
 for seed in TRACED:
     print(f"seed {seed}:", trace(draw_drill(seed), seed))

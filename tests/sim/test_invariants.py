@@ -29,13 +29,13 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.controller import on_alter_isr
 from klamm.controller.events import TopicChange
-from klamm.drills.language import parse_drill
-from klamm.drills.run import Outcome, Verdict, play
-from klamm.runtime.checks.invariants import INVARIANTS
-from klamm.runtime.checks.watching import Watcher
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.invariants import INVARIANTS
+from klamm.lab.checks.watching import Watcher
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, Verdict, play
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Check, Create, Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.faults import cut_off

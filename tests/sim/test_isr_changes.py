@@ -10,7 +10,7 @@ from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import AlterIsrRequest, Message
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult

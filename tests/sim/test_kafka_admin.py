@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import UnknownTopicOrPartition
 from klamm.cluster.requests import (
@@ -14,12 +13,14 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     NewPartitions,
 )
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import BringUp, Quiesce, Step
-from klamm.runtime.scenarios.tools import DriverChannel
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartitionReplica
+from klamm.lab.actions.steps import BringUp
+from klamm.lab.actions.tools import DriverChannel
+from klamm.lab.drill import Quiesce, Step
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 
 CONFIG = {"log.dirs": "/a,/b", "min.insync.replicas": "2", "log.segment.bytes": "99999"}
 

@@ -11,10 +11,10 @@ from typing import get_type_hints
 import pytest
 
 import klamm
-from klamm.drills.actions import DRILL_ACTIONS
-from klamm.drills.conditions import DRILL_CONDITIONS
-from klamm.testing.actions import Conditions
-from klamm.testing.cluster import ScriptedCluster
+from klamm.lab.language.actions import DRILL_ACTIONS
+from klamm.lab.language.conditions import DRILL_CONDITIONS
+from klamm.lab.python.actions import Conditions
+from klamm.lab.python.cluster import ScriptedCluster
 from tests.unit.report.pages import read_page
 
 SEED_7 = "\nreplay: klamm.SimulatedCluster(brokers=3, seed=7)"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.log_dirs import CONFIG, T0, T1, T2, dir_of, fail, notices
 from tests.sim.worlds import create_topic, state_of, three_brokers

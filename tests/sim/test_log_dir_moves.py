@@ -16,7 +16,7 @@ from klamm.cluster.requests import (
     Message,
     ReplicaInfo,
 )
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold
 from tests.sim.log_dirs import CLIENT, DIRS, alter_dirs, ask_broker, dir_of, fail

@@ -11,7 +11,7 @@ from klamm.cluster.configs import (
     LEADER_THROTTLED_REPLICAS,
 )
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from tests.bandwidth import in_progress
 from tests.sim.log_dirs import alter_dirs, described, dir_of
 from tests.sim.test_config_changes import alter

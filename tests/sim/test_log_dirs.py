@@ -7,7 +7,6 @@ import json
 import pytest
 
 from klamm.brokers.status import broker_status
-from klamm.cli.explanations.explain import explain_partition
 from klamm.cli.status import work_lines
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
@@ -15,9 +14,10 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
 from klamm.cluster.types import TopicPartition
 from klamm.controller.status import controller_status
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
 from klamm.statemachines.replica_state import ReplicaState
+from klamm.world.explain.explain import explain_partition
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult

@@ -9,9 +9,9 @@ import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import Address, Message
-from klamm.drills.language import parse_drill
-from klamm.drills.run import Outcome, Verdict, play
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, Verdict, play
 from klamm.zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent, WatchKind
 from tests.sim.worlds import three_brokers
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.admin.pool_cluster import read_cluster
-from klamm.admin.pools import read_pools
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import (
@@ -23,12 +21,14 @@ from klamm.cluster.requests import (
     CreateTopicsResponse,
 )
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.lab.checks.agreement import check_simulated_world
 from klamm.placement.draws import JavaRandom
 from klamm.placement.minimal_moves import plan_moves
 from klamm.placement.pools import NO_POOLS, ClusterPlacement, Pools, violations
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.tools.pools.pool_cluster import read_cluster
+from klamm.tools.pools.pool_file import read_pools
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold
 from tests.sim.reassignments import (

@@ -25,7 +25,7 @@ from klamm.cluster.requests import (
     StopReplicaResponse,
 )
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult

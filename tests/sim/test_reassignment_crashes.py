@@ -10,7 +10,7 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from tests.held_followers import hold, release
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.reassignments import alter, brokers_up, reassign, stored, with_topic

@@ -10,7 +10,7 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsResponse,
 )
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import ReadOp, SetData, Transaction

@@ -13,9 +13,9 @@ import pytest
 from klamm.cluster.protocols import Clock
 from klamm.cluster.quirks import KAFKA_2_8_2
 from klamm.controller.state_change_log import StateChangeLog
-from klamm.runtime.scenarios.recorded import recorded_spec
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.recordings.recorded import recorded_spec
+from klamm.world.simulated.world import SimulatedWorld
 from tests.scenarios import read_scenario, run_recorded
 
 LOGS = Path(__file__).parents[1] / "data" / "kafka_logs" / "trace"

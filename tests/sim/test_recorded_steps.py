@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.real.cluster import RealCluster
-from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import recorded_spec
-from klamm.runtime.scenarios.rows import StepRecord
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.lab.drivers.real_driver import RealDriver
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.recordings.recorded import recorded_spec
+from klamm.lab.recordings.rows import StepRecord
+from klamm.world.journal.journal import MemoryJournal
+from klamm.world.real.cluster import RealCluster
+from klamm.world.simulated.world import SimulatedWorld
 from tests.scenarios import run_recorded
 
 MARK = "/admin/marks/mark_0000000000"

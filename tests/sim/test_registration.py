@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from klamm.cluster.journal import Kind
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, Delete, GetData
 from klamm.zk.znodes import BrokerIdZNode
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
-from klamm.drills import library
-from klamm.drills.hunting import page_of_text
-from klamm.runtime.action_target import DEAD, PAUSED, RUNNING
-from klamm.runtime.scenarios.trace import BrokerState
+from klamm.lab.actions.action import DEAD, PAUSED, RUNNING
+from klamm.lab.drills import library
+from klamm.lab.hunt.hunting import page_of_text
+from klamm.lab.page.trace import BrokerState
 from tests.browser import CHROMIUM, browser
 from tests.unit.report.pages import Element, loaded, read_page
 

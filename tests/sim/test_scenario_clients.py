@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from klamm.cluster.types import TopicPartition
-from klamm.runtime import network_actions
-from klamm.runtime.preloading import preload_replicas
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Produce, Step, Wait
+from klamm.lab.actions import network_actions
+from klamm.lab.actions.steps import Produce, Wait
+from klamm.lab.drill import Step
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.world.preloading import preload_replicas
 from tests.sim.worlds import create_topic, three_brokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from klamm.cluster.types import TopicPartition
-from klamm.runtime import actions
-from klamm.runtime.action_target import Action
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, evaluate_condition
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.actions import actions, steps
+from klamm.lab.actions.action import Action
+from klamm.lab.conditions.condition import Condition, Moment, StepCheck
+from klamm.lab.conditions.conditions import CONDITIONS, ClusterView, evaluate_condition
+from klamm.lab.drill import Quiesce, Step
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, SetData
 
 T = "/brokers/topics/t"

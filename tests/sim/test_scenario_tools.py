@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from klamm.admin.command_result import CommandResult
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.requests import AlterReplicaLogDirsRequest, Message
-from klamm.runtime.actions import Pause
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import BringUp, Quiesce, RunTool, Step
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.actions.actions import Pause
+from klamm.lab.actions.steps import BringUp, RunTool
+from klamm.lab.drill import Quiesce, Step
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.tools.command_result import CommandResult
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 
 PLAN = {
     "version": 1,

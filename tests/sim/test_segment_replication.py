@@ -14,12 +14,12 @@ from klamm.admin.configs.changes import alter_configs
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.brokers.logs.records import Record, encode_batch
 from klamm.cli.explain import explained_lines
-from klamm.cli.explanations.explain import explain_partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import Address, Message
+from klamm.world.explain.explain import explain_partition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.replica_checks import check_views
 from tests.sim.faults import cut_off

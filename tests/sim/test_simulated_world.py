@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from tests.journal_bytes import journal_bytes
 from tests.sim.snapshots import Snapshot, fingerprint, inside_an_event, server_fingerprint
 from tests.sim.worlds import create_topic, state_of, three_brokers

@@ -6,8 +6,8 @@ from typing import Any
 
 from klamm.cli.status import queued_text, state_lines, work_lines
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold, release
 from tests.sim.deletions import delete_topics

@@ -1,4 +1,4 @@
-"""drills/time_travel.py: any moment of a drill, back to it, and forks that repeat themselves."""
+"""lab/run/time_travel.py: any moment of a drill, back to it, and forks that repeat themselves."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from klamm.cluster.errors import KlammError, NotFound, UsageError, WrongState
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
-from klamm.drills.drawing import draw_drill
-from klamm.drills.language import parse_drill
-from klamm.drills.library import NAMES, named_drill, named_text
-from klamm.drills.run import Outcome, play
-from klamm.drills.time_travel import TimeTravel, parse_moment
-from klamm.runtime.scenarios.runner import StepResult
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.triggers import AtStep
+from klamm.lab.conditions.triggers import AtStep
+from klamm.lab.drills.library import NAMES, named_drill, named_text
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.hunt.drawing import draw_drill
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, play
+from klamm.lab.run.runner import StepResult
+from klamm.lab.run.time_travel import TimeTravel, parse_moment
 from klamm.server.status import simulated_status
 from tests.journal_bytes import journal_bytes
 

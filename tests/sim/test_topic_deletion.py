@@ -7,8 +7,8 @@ import pytest
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import Message, StopReplicaRequest
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.replica_state import ReplicaState
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode, TopicPartitionZNode, TopicZNode
 from tests.held_followers import hold, release

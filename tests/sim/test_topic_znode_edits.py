@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
-from klamm.runtime.checks.agreement import check_simulated_world
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import GetData, ReadOp, ReadResult, SetData, Transaction, TxnResult
 from klamm.zk.znodes import TopicZNode

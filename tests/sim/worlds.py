@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from klamm.admin.topics.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.controller.kafka_controller import KafkaController
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 

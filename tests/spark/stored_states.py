@@ -11,7 +11,7 @@ from klamm.cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from klamm.runtime.checks.agreement import StoredCluster
+from klamm.lab.checks.agreement import StoredCluster
 
 ZNodes = tuple[
     dict[TopicPartition, ReplicaAssignment], dict[TopicPartition, LeaderIsrAndControllerEpoch]

@@ -11,9 +11,9 @@ import pytest
 
 from klamm.cli.demo import show, story
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.checks.agreement import StoredCluster
-from klamm.runtime.demo import AUTOMATIC, DemoStep, StepBegins
-from klamm.runtime.demo_stage import DemoOptions
+from klamm.lab.checks.agreement import StoredCluster
+from klamm.lab.demo.demo import AUTOMATIC, DemoStep, StepBegins
+from klamm.lab.demo.demo_stage import DemoOptions
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import SetData

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cluster.journal import Kind
+from klamm.lab.checks.agreement import StoredCluster
 from klamm.replay.diff import (
     Difference,
     Differences,
@@ -17,8 +18,7 @@ from klamm.replay.diff import (
 )
 from klamm.replay.engines import Engine
 from klamm.replay.event_table import EventTable
-from klamm.runtime.checks.agreement import StoredCluster
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
 from tests.spark.conftest import rows_of
 from tests.spark.journals import table_of

@@ -12,11 +12,11 @@ from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
 from klamm.replay.engines import Engine
 from klamm.replay.sources.kafka_logs import STATE_CHANGES
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.kafka_logs import KafkaLogs
-from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.journal.kafka_logs import KafkaLogs
+from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.reassignments import reassign
 from tests.sim.worlds import create_topic
 from tests.spark.reading import At, read_source

@@ -27,11 +27,11 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
 )
 from klamm.controller.state_change_log import StateChangeLog
-from klamm.drills.language import parse_drill
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Step
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.lab.drill import Step
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.runner import ScenarioRunner
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import (
     Create,

@@ -29,7 +29,7 @@ from klamm.cluster.requests import (
     UpdateMetadataResponse,
 )
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.fenced_writes import GROUP_SIZE
 from klamm.zk.request_size import GROUP_BYTES, op_size
 from klamm.zk.store import Create

@@ -13,7 +13,7 @@ from klamm.zk.dump import dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
 from klamm.zk.znodes import MalformedZNode
-from tests.unit.admin.vectors import memory_server
+from tests.unit.tools.vectors import memory_server
 
 RATE, PERCENTAGE, MUTATIONS = "producer_byte_rate", "request_percentage", "controller_mutation_rate"
 CONNECTIONS = "connection_creation_rate"

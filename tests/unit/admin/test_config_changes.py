@@ -19,7 +19,7 @@ from klamm.cluster.configs import BROKER_CONFIGS
 from klamm.cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
 from klamm.zk.dump import dump
 from klamm.zk.znodes import DEFAULT_ENTITY
-from tests.unit.admin.reassign_world import World
+from tests.unit.tools.reassign_world import World
 
 TOPIC = ConfigResource(TOPICS, "t")
 BROKER = ConfigResource(BROKERS, "0")

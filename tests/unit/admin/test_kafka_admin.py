@@ -11,7 +11,6 @@ from klamm.admin.admin_channel import timed_out
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.failures import InvalidRequest, message_of
 from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaLogDirs
-from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.errors import (
@@ -40,10 +39,17 @@ from klamm.cluster.requests import (
     NewPartitions,
     ReplicaInfo,
 )
-from klamm.cluster.types import Broker, ElectionType, EndPoint, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import (
+    Broker,
+    ElectionType,
+    EndPoint,
+    ReplicaAssignment,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
-from tests.unit.admin.vectors import memory_server, put
+from tests.unit.tools.vectors import memory_server, put
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LIMITS = PartitionLimits(per_request=10, cluster=20)

@@ -21,7 +21,7 @@ from klamm.cluster.requests import ApiError
 from klamm.zk.dump import dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
-from tests.unit.admin.vectors import memory_server
+from tests.unit.tools.vectors import memory_server
 
 SHA_256, SHA_512 = SCRAM_MECHANISMS.values()
 TWICE = ApiError(

@@ -19,7 +19,7 @@ from klamm.brokers.status import broker_status
 from klamm.cluster.errors import InvalidConfig, KlammError
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, AlterIsrRequest
-from klamm.runtime.journal import MemoryJournal
+from klamm.world.journal.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.store import (

@@ -39,8 +39,8 @@ from klamm.controller.config import ControllerConfig
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.state_change_log import StateChangeLog
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.clock import VirtualClock
-from klamm.runtime.journal import MemoryJournal
+from klamm.world.clock import VirtualClock
+from klamm.world.journal.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.store import ReadOp, Transaction

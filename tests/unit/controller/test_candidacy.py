@@ -10,9 +10,9 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.controller.candidacy import FAILED_FAILOVERS_MAX, Candidacy
 from klamm.controller.events import Reelect
-from klamm.runtime.clock import VirtualClock
-from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.world.clock import VirtualClock
+from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, Delete
 from klamm.zk.znodes import TopicZNode
 from tests.sim.worlds import active_controller, three_brokers

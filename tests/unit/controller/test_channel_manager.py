@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.cluster.requests import Address, Message, UpdateMetadataRequest
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.events import RequestTimeout
-from klamm.runtime.clock import VirtualClock
+from klamm.world.clock import VirtualClock
 
 TIMEOUT_MS = 100.0
 

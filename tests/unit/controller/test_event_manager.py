@@ -16,7 +16,7 @@ from klamm.controller.events import (
     RequestTimeout,
     TopicChange,
 )
-from klamm.runtime.clock import VirtualClock
+from klamm.world.clock import VirtualClock
 
 
 class Log:

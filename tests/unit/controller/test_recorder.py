@@ -16,12 +16,12 @@ from klamm.controller.event_manager import EventManager, QueuedEvent
 from klamm.controller.events import ControllerEvent, TopicChange
 from klamm.controller.recorder import JournalRecorder
 from klamm.controller.state_change_log import StateChangeLog
-from klamm.runtime.clock import VirtualClock
-from klamm.runtime.journal import FileJournal, MemoryJournal, read_journal
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.partition_transitions import PartitionChange
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import ReplicaMoves
+from klamm.world.clock import VirtualClock
+from klamm.world.journal.journal import FileJournal, MemoryJournal, read_journal
 from tests.journal_bytes import journal_bytes
 from tests.unit.controller.cluster import Cluster
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.admin.topics.topics import new_topic_id
+from klamm.admin.topics import new_topic_id
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

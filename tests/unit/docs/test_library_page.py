@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from klamm.testing.cluster import ClusterOptions
+from klamm.lab.python.cluster import ClusterOptions
 from tests.shown_commands import ROOT, blocks
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills.language import parse_drill
-from klamm.runtime.scenarios.runner import ScenarioRunner
-from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.runner import ScenarioRunner
 from tests.serving import klamm_up
 from tests.sim.worlds import create_topic, three_brokers
 
@@ -153,12 +153,12 @@ def test_the_controllers_half_of_a_reassignment_walks_this_way() -> None:
         if stack[0] == wanted:
             on_stacks |= {name.file for name in stack}
             wanted = next(steps, None)
-    outside = re.compile(r"tests|runtime/(simulated|scenarios)/|runtime/actors\.py")
+    outside = re.compile(r"tests|lab/|world/simulated/|world/actors\.py")
     on_stacks -= {name.file for name in CONTROLLER_STEPS}
     assert {file for file in on_stacks if not outside.match(file)} == {
         file
         for file in re.findall(r"`([\w/]+\.py)`", OTHERS)
-        if re.match("runtime|brokers|controller/(event_manager|on_alter_isr)", file)
+        if re.match("world|brokers|controller/(event_manager|on_alter_isr)", file)
     }
     ours = [file for file in called if file.startswith(("controller/", "statemachines/"))]
     found = re.search(r"functions of (\d+) files", OTHERS.replace("\n", " "))

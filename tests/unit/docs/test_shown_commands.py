@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import typer
 
-from klamm.admin import log_dirs_command
-from klamm.admin.configs.options import ConfigOptions
-from klamm.admin.elections import command as election_command
-from klamm.admin.reassignments.options import ReassignOptions
-from klamm.admin.topics.options import TopicCommandOptions
 from klamm.cli.app import app
+from klamm.tools import log_dirs_command
+from klamm.tools.configs.options import ConfigOptions
+from klamm.tools.elections import command as election_command
+from klamm.tools.reassignments.options import ReassignOptions
+from klamm.tools.topics.options import TopicCommandOptions
 from tests.shown_commands import PAGES, ROOT, blocks, page_commands
 
 COLUMNS_MAX = 100

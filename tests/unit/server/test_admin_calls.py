@@ -13,8 +13,7 @@ from klamm.admin.admin_channel import AdminChannel
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
 from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaLogDirs
-from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from klamm.admin.topics.text import PartitionDescription, TopicDescription
+from klamm.admin.topic_description import PartitionDescription, TopicDescription
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import UsageError
 from klamm.cluster.requests import (
@@ -26,7 +25,12 @@ from klamm.cluster.requests import (
     NewPartitions,
     ReplicaInfo,
 )
-from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import (
+    ElectionType,
+    ReplicaAssignment,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.server.admin_bodies import (
     AlterLogDirs,

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from kazoo.client import KazooClient
 
-from klamm.admin.guard import MARKER_PATH, RunInfo
 from klamm.cluster.errors import KlammError, StoreError
 from klamm.server import dump_loading
 from klamm.server.config import ServerConfig
 from klamm.server.dump_loading import _LoadedLines, load_dump
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from klamm.zk.dump_load import NotEmpty
+from klamm.zk.guard import MARKER_PATH, RunInfo
 from klamm.zk.store import SessionEvent, SessionState
 from tests.unit.server.test_dumped_cluster import registration, topic
 

@@ -15,7 +15,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
 from klamm.zk.store import SessionState
 from klamm.zk.znodes import ClusterIdZNode
-from tests.unit.admin.vectors import memory_server
+from tests.unit.tools.vectors import memory_server
 from tests.waiting import wait_until
 
 MINE = "AAAAAAAAAAAAAAAAAAAAAQ"

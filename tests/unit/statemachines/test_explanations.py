@@ -9,7 +9,11 @@ import pytest
 
 from klamm.cluster.journal import Kind
 from klamm.statemachines.election import ElectionStrategy, OfflineElection
-from klamm.statemachines.explanations import (
+from klamm.statemachines.partition_state import PREVIOUS as PARTITIONS_BEFORE
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import PREVIOUS as REPLICAS_BEFORE
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.world.explain.rules import (
     ELECTION_RULES,
     KIND_RULES,
     PARTITION_RULES,
@@ -17,10 +21,6 @@ from klamm.statemachines.explanations import (
     REPLICA_RULES,
     Rule,
 )
-from klamm.statemachines.partition_state import PREVIOUS as PARTITIONS_BEFORE
-from klamm.statemachines.reassignment import Phase
-from klamm.statemachines.replica_state import PREVIOUS as REPLICAS_BEFORE
-from klamm.statemachines.replica_state import ReplicaState
 
 EVERY_RULE = [
     *PARTITION_RULES.values(),

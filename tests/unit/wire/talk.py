@@ -13,7 +13,6 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import Broker, EndPoint
-from klamm.runtime.transport import RoutedTransport
 from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, Served
 from klamm.wire.frames import (
@@ -26,6 +25,7 @@ from klamm.wire.frames import (
 from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
 from klamm.wire.sasl import SaslAuthenticator
+from klamm.world.transport import RoutedTransport
 
 METADATA = 3
 CLIENT, BROKER, CONTROLLER = Address("client", 9), Address("broker", 1), Address("controller", 1)

@@ -22,9 +22,9 @@ from klamm.cluster.client_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from klamm.cluster.request_faults import CLIENT_APIS
 from klamm.cluster.requests import ApiError
 from klamm.cluster.types import Broker, EndPoint
-from klamm.runtime.request_faults import CLIENT_APIS
 from klamm.wire.api import ListenerCall
 from klamm.wire.apis import APIS, BY_REQUEST, api_versions
 from klamm.wire.frames import (

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
-from klamm.runtime.request_faults import RequestFault
+from klamm.cluster.request_faults import RequestFault
 from klamm.wire import connection as connections
 from klamm.wire.connection import ConnectionLost
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, framed

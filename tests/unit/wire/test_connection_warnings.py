@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.wire.listeners import ConnectionWarnings
+from klamm.world.real.listeners import ConnectionWarnings
 
 
 def test_the_intervals_of_a_repeated_warning_double_up_to_a_minute() -> None:

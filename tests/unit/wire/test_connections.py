@@ -19,9 +19,9 @@ from klamm.cluster.group_requests import (
     DescribeGroupsResponse,
     JoinGroupRequest,
 )
+from klamm.cluster.request_faults import RequestFault
 from klamm.cluster.requests import ControllerRequest, DeleteTopicsRequest, DeleteTopicsResponse
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.request_faults import RequestFault
 from klamm.wire import connection as connections
 from klamm.wire.config import listener_config
 from klamm.wire.connection import FEW_ELEMENTS, ConnectionLost

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from klamm.cluster.errors import OperationTooBig, StoreError, UsageError
-from klamm.runtime.clock import VirtualClock
+from klamm.world.clock import VirtualClock
 from klamm.zk import dump_load
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.dump_load import (

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from klamm.cluster.errors import UsageError
-from klamm.runtime.clock import VirtualClock
+from klamm.world.clock import VirtualClock
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.dump_store import DumpStore
 from klamm.zk.dump_text import data_of, is_ephemeral, owner_of, parse_dump, read_dump

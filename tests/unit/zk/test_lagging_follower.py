@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from klamm.runtime.clock import VirtualClock
+from klamm.world.clock import VirtualClock
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.store import (
     Create,

@@ -1,1 +1,0 @@
-"""Drills (scripted failures): the drill language, the shipped drills, and how they are run."""

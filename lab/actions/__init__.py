@@ -1,0 +1,1 @@
+"""Actions on a cluster: faults, repairs, and requests of clients and tools."""

@@ -1,0 +1,1 @@
+"""Crashes the controller before and after each of its ZooKeeper operations."""

@@ -1,0 +1,1 @@
+"""The shipped drills, and the known bugs of Kafka that some of them show."""

@@ -1,0 +1,1 @@
+"""Drivers: how a drill runs, changes and inspects each kind of cluster."""

@@ -1,0 +1,141 @@
+"""ScenarioDriver for a simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from klamm.brokers.constant_rate.producer import Rate
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import TopicPartition
+from klamm.lab.checks.admin_history import AdminHistory, RecordedStore
+from klamm.lab.checks.agreement import check_simulated_world
+from klamm.lab.checks.constant_rates import WorkloadChecker, begin_workload
+from klamm.lab.checks.watching import Watcher
+from klamm.lab.drivers.clients import (
+    CONSUMER,
+    RECORD_BYTES,
+    OperatorClient,
+    ScenarioClients,
+)
+from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.lab.drivers.turns import Turns
+from klamm.world.client_actor import Client
+from klamm.world.simulated.breakpoints import Breakpoint, Breakpoints
+from klamm.world.simulated.world import SESSION_FAULTS, SimulatedWorld
+from klamm.zk.store import Store
+
+T = TypeVar("T")
+
+
+class SimulatedDriver(ScenarioDriver):
+    """ScenarioDriver for a SimulatedWorld (simulated ZooKeeper, network and time)."""
+
+    cluster: SimulatedWorld
+    is_simulated = True
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self.cluster = world
+        self.admin_history = AdminHistory(world.clock.monotonic_ms)
+        self._store = RecordedStore(world.open_store(), self.admin_history)
+        self.operator = OperatorClient(self)
+        has_files = world.spec.segments is not None
+        self.clients = ScenarioClients(self, has_files=has_files)
+        self.turns = Turns(self._run_until, world.clock.monotonic_ms)
+        self._workloads: list[WorkloadChecker] = []
+        self._watcher: Watcher | None = None
+        self._breakpoints = Breakpoints(world)
+
+    @property
+    def store(self) -> Store:
+        """A session with the simulated ZooKeeper."""
+        return self._store
+
+    @property
+    def rows(self) -> Sequence[JournalRow]:
+        """All journal rows of the simulated world so far."""
+        return self.cluster.journal.rows
+
+    @property
+    def zookeeper_changes(self) -> int:
+        """The zxid of the last change in the simulated ZooKeeper."""
+        return self.cluster.server.zxid
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Virtual time since the start of the simulated world, in milliseconds."""
+        return self.cluster.clock.monotonic_ms()
+
+    @property
+    def steps_run(self) -> int:
+        """Number of steps that the simulated world has run."""
+        return self.cluster.steps_run
+
+    def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
+        """Start a producer with constant rates, in records per second for each partition."""
+        rates = {tp: Rate(rate, RECORD_BYTES) for tp, rate in records_per_s.items()}
+        producer = begin_workload(self.cluster, rates, CONSUMER.id + 1 + len(self._workloads))
+        self._workloads.append(WorkloadChecker(self.cluster, producer))
+        if self._watcher is not None:
+            self._watcher.add_constant_rates(producer)
+
+    def acknowledged(self, partition: TopicPartition) -> int:
+        """Return how many of the records sent to a partition were acknowledged."""
+        for workload in self._workloads:
+            if partition in workload.partitions:
+                return workload.acknowledged(partition)
+        return super().acknowledged(partition)
+
+    def add_client(self, client: Client) -> None:
+        """Add a producer or consumer."""
+        self.cluster.add_client(client)
+
+    def call_client(self, function: Callable[[float], T]) -> T:
+        """Call ``function`` now: between two steps, no client or broker is running."""
+        return function(self.cluster.clock.monotonic_ms())
+
+    def watch(self, names: Sequence[str]) -> None:
+        """Check these invariants after every event from now on."""
+        if names:
+            self._watcher = Watcher(self.cluster, names)
+
+    def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
+        watcher = self._watcher
+        if watcher is None:
+            return self.cluster.run_before(condition, deadline_ms)
+        found = watcher.violations
+        is_met = self.cluster.run_before(lambda: bool(found) or condition(), deadline_ms)
+        watcher.raise_violation()
+        return is_met
+
+    def break_session(self, broker_id: int, how: str) -> None:
+        """Break a broker's ZooKeeper session or connection by one of SESSION_FAULTS."""
+        SESSION_FAULTS[how].inject(self.cluster, broker_id)
+
+    def break_at(self, point: Breakpoint) -> Callable[[], bool]:
+        """Stop a controller, once, at a moment of its work."""
+        return self._breakpoints.add(point)
+
+    def advance(self, count: int) -> None:
+        """Run this many steps, or fewer if nothing is left to do."""
+        for _ in range(count):
+            if not self.cluster.step():
+                break
+            self.turns.take()
+        if self._watcher is not None:
+            self._watcher.raise_violation()
+
+    def quiesce(self) -> None:
+        """Advance simulated time by two seconds, which is longer than any retry interval."""
+        self.run_for(2_000)
+
+    def disagreements_with_zookeeper(self) -> list[str]:
+        """Return the differences between ZooKeeper, the brokers and the controller."""
+        return check_simulated_world(self.cluster)
+
+    def disagreements(self) -> list[str]:
+        """Return the findings of all checks, one line each."""
+        for workload in self._workloads:
+            workload.check()
+        lost = [line for workload in self._workloads for line in workload.violations]
+        return super().disagreements() + lost

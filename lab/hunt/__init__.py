@@ -1,0 +1,1 @@
+"""Random drills: how they are drawn, run by the thousand, and shrunk."""

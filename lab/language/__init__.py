@@ -1,0 +1,1 @@
+"""The drill language: YAML files are converted to drills, with errors at FILE:LINE:COLUMN."""

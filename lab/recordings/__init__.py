@@ -1,0 +1,1 @@
+"""Scenarios recorded on real Kafka brokers, and their comparison with klamm."""

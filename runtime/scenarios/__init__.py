@@ -1,1 +1,0 @@
-"""Scenarios: steps executed on a cluster, and a comparison with recordings of real brokers."""

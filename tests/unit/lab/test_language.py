@@ -1,0 +1,1086 @@
+"""The drill language: what it compiles to, and where and how it complains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.brokers.storage.faults import FaultKind
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.lab.actions import actions, network_actions, steps
+from klamm.lab.actions.action import InRack, IsrFollower
+from klamm.lab.checks.invariants import INVARIANTS
+from klamm.lab.conditions import conditions as scenario_conditions
+from klamm.lab.conditions.condition import Condition, Moment, StepCheck
+from klamm.lab.conditions.triggers import At, AtBreakpoint, AtStep, Every, OnRow
+from klamm.lab.drill import Drill, Quiesce, Step
+from klamm.lab.drills.library import BUGS, NAMES, find_drill, named_drill
+from klamm.lab.language.actions import DRILL_ACTIONS
+from klamm.lab.language.conditions import DRILL_CONDITIONS
+from klamm.lab.language.language import DRILL_WORDS, parse_drill, read_drill
+from klamm.lab.language.step_language import STEP_WORDS
+from klamm.statemachines.reassignment import Phase
+from klamm.world.network import Traffic
+from klamm.world.simulated.breakpoints import Breakpoint
+
+HEAD = "drill: d\nabout: x\ncluster: {brokers: 3, topics: {t: [[0, 1]]}}\nsteps:\n"
+LARGE_HEAD = (
+    "drill: d\nabout: x\ncluster: {brokers: 10, racks: [a], zookeeper_servers: 3,"
+    " config: {log.dirs: 'd0,d1'}, topics: {t: [[0, 1], [1, 0]], u: [[2]]}}\nsteps:\n"
+)
+T0 = TopicPartition("t", 0)
+
+
+def drill_of(lines: str) -> Drill:
+    return parse_drill(HEAD + lines, "d.yaml")
+
+
+def last_step(lines: str, head: str = LARGE_HEAD) -> Step:
+    return parse_drill(head + lines, "d.yaml").steps[-1]
+
+
+def test_a_drill_begins_with_its_brokers_and_topics() -> None:
+    drill = parse_drill(
+        "drill: d\nabout: >\n  two\n  lines\n"
+        "cluster:\n  brokers: [4, 7]\n  controllers: [7]\n  racks: [a, b]\n"
+        "  session_timeout: 1.5s\n  config: {num.partitions: 2}\n"
+        "  topics:\n    t: {replicas: [[7, 4], [4, 7]], config: {retention.ms: 1}}\n"
+        "checks: false\nsteps:\n  - wait: 250ms\n",
+        "d.yaml",
+    )
+    spec = drill.spec(NO_QUIRKS, 3)
+    assert (drill.about, drill.is_checked, drill.source) == ("two lines", False, "d.yaml")
+    assert (spec.broker_ids, spec.candidates, spec.racks) == ((4, 7), (7,), {4: "a", 7: "b"})
+    assert (spec.session_timeout_ms, spec.seed) == (1500, 3)
+    assert spec.config == {"auto.leader.rebalance.enable": "false", "num.partitions": "2"}
+    start, create, wait = drill.steps
+    assert start.actions == (actions.Start(4), actions.Start(7))
+    (tool,) = create.actions
+    assert isinstance(tool, steps.RunTool)
+    assert tool.args[2:] == (
+        *("--create", "--topic", "t", "--replica-assignment", "7:4,4:7"),
+        *("--config", "retention.ms=1"),
+    )
+    assert wait == Step("wait: 250ms", (steps.Wait(250.0),), (), "d.yaml:15:5")
+
+
+ACTION_CASES = {
+    "kill: 1": (actions.Kill(1),),
+    "kill: controller": (actions.Kill("controller"),),
+    "start: dead": (actions.Start("dead"),),
+    "resume: paused": (actions.Resume("paused"),),
+    "kill: [rack a, any ISR follower of t-0]": (
+        actions.Kill(InRack("a")),
+        actions.Kill(IsrFollower("t-0")),
+    ),
+    "pause: [0, 2]": (actions.Pause(0), actions.Pause(2)),
+    "stop: leader of t-0": (actions.Stop(T0),),
+    "power_off: [0, leader of t-0]": (actions.PowerOff(0), actions.PowerOff(T0)),
+    "isolate: [0, leader of t-0]": (network_actions.Isolate((0, T0)),),
+    "degrade_network: {loss: 0.25, reordering: 1}": (
+        network_actions.DegradeNetwork(loss=0.25, reordering=1.0),
+    ),
+    "cut: {from: [0, controller], to: zookeeper}": (
+        network_actions.Cut(sources=(0, "controller"), destinations=("zookeeper",)),
+    ),
+    "cut: {between: [[0], [1, 2], clients], only: records}": (
+        network_actions.Cut(between=((0,), (1, 2), ("clients",)), only=Traffic.RECORDS),
+    ),
+    "fail_requests: {api: Fetch, client: c, broker: 1, cut: true, times: 2}": (
+        network_actions.FailRequests(api="Fetch", client="c", broker=1, cut=True, times=2),
+    ),
+    "clog: {between: [leader of t-0, others]}": (
+        network_actions.Clog(between=((T0,), ("others",))),
+    ),
+    "delay: {from: zookeeper, to: 1, ms: 200}": (
+        network_actions.Delay(sources=("zookeeper",), destinations=(1,), ms=200),
+    ),
+    "lag_zookeeper: {broker: 1, ms: 500}": (network_actions.LagZookeeper(1, 500),),
+    "skew_clock: {broker: controller, ms: -60000}": (actions.SkewClock("controller", -60_000),),
+    "heal_network": (network_actions.HealNetwork(),),
+    "bounce_registration: 2": (actions.BounceRegistration(2),),
+    "fail_log_dir: {broker: 1, log_dir: d1}": (actions.FailLogDir(1, "d1"),),
+    "fail_disk: {broker: 1, log_dir: d1, kind: enospc}": (
+        actions.FailDisk(FaultKind.ENOSPC, 1, "d1"),
+    ),
+    "fail_disk: {broker: leader of t-0, kind: fsync, times: 2, after_bytes: 9}": (
+        actions.FailDisk(FaultKind.FSYNC, T0, after_bytes=9, times=2),
+    ),
+    "fail_disk: {broker: 1, kind: eio, after_bytes: 0}": (actions.FailDisk(FaultKind.EIO, 1),),
+    "fail_disk: {journal: true, kind: short-write}": (
+        actions.FailDisk(FaultKind.SHORT_WRITE, journal=True),
+    ),
+    "slow_disk: {broker: 1, bytes_per_s: 1000}": (actions.SlowDisk(1, 1000),),
+    "slow_disk: {broker: 1, log_dir: d1, bytes_per_s: 5}": (actions.SlowDisk(1, 5, "d1"),),
+    "heal_disks": (actions.HealDisks(),),
+    "kill_all": (steps.KillAll(),),
+    "up_again": (steps.UpAgain(),),
+    "move_controller:": (actions.MoveController(),),
+    "move_controller": (actions.MoveController(),),
+    "preload: {t-0: 1.5GB}": (steps.Preload(T0, 1_500_000_000),),
+    "produce: {t-0: 25}": (steps.Produce({T0: 25}),),
+    "produce_constantly: {t-0: 2.5}": (steps.ProduceConstantly({T0: 2.5}),),
+    "reassign: {t-0: [2, 9]}": (steps.Reassign({T0: (2, 9)}),),
+    "cancel_reassignment: [t-0]": (steps.Reassign({T0: None}),),
+    "elect_preferred: all": (steps.ElectLeaders(ElectionType.PREFERRED, None),),
+    "elect_unclean: t-0": (steps.ElectLeaders(ElectionType.UNCLEAN, (T0,)),),
+    "create_znode: {/a: null, /b: 'x'}": (
+        steps.CreateZnode("/a", None),
+        steps.CreateZnode("/b", b"x"),
+    ),
+    "set_znode: {/a: {v: [1, -2.5, true, null, no, 010]}}": (
+        steps.SetZnode("/a", b'{"v": [1, -2.5, true, null, "no", "010"]}'),
+    ),
+    "delete_znode: [/a/b]": (steps.DeleteZnode("/a/b"),),
+    "set_topic_partitions: {t-1: [0], t-2: [1], u-0: [2]}": (
+        steps.SetTopicPartitions("t", {"1": [0], "2": [1]}),
+        steps.SetTopicPartitions("u", {"0": [2]}),
+    ),
+    "wait: 2min": (steps.Wait(120_000.0),),
+    "advance: 40": (steps.Advance(40),),
+    "heal_all": (steps.HealAll(),),
+    "expire_session: [0, controller]": (
+        steps.BreakSession(0, "expire_session"),
+        steps.BreakSession("controller", "expire_session"),
+    ),
+    "lose_request: leader of t-0": (steps.BreakSession(T0, "lose_request"),),
+    "fail_authentication: 2": (steps.BreakSession(2, "fail_authentication"),),
+    "lose_reply: 1": (steps.BreakSession(1, "lose_reply"),),
+    "kill_zookeeper: leader": (steps.ActOnZooKeeper("kill", "leader"),),
+    "start_zookeeper: 3": (steps.ActOnZooKeeper("start", "3"),),
+    "pause_zookeeper: follower": (steps.ActOnZooKeeper("pause", "follower"),),
+    "resume_zookeeper: 1": (steps.ActOnZooKeeper("resume", "1"),),
+    "lose_quorum": (steps.ActOnZooKeeper("lose_quorum"),),
+    "regain_quorum": (steps.ActOnZooKeeper("regain_quorum"),),
+    "run: topics --zookeeper {zk} 'a b'": (
+        steps.RunTool("topics", ("--zookeeper", "{zk}", "a b")),
+    ),
+    "run: topics --version": (steps.RunTool("topics", ("--version",)),),
+    "run: [configs, --zookeeper, z]": (steps.RunTool("configs", ("--zookeeper", "z")),),
+}
+
+
+@pytest.mark.parametrize("line", ACTION_CASES)
+def test_an_action_compiles(line: str) -> None:
+    # In a tolerant drill any order of steps is possible.
+    assert last_step(f"  - {line}\n", f"tolerant: true\n{LARGE_HEAD}").actions == ACTION_CASES[line]
+
+
+def test_every_action_has_a_case_and_an_example_that_compiles() -> None:
+    assert {line.split(":")[0] for line in ACTION_CASES} == set(DRILL_ACTIONS)
+    for word, kind in DRILL_ACTIONS.items():
+        assert kind.example.split(":")[0] == word
+        assert last_step(f"  - {kind.example}\n", f"tolerant: true\n{LARGE_HEAD}").actions
+
+
+def test_the_conditions_are_those_that_can_be_looked_at_and_their_examples_compile() -> None:
+    assert set(DRILL_CONDITIONS) == set(scenario_conditions.CONDITIONS)
+    for word, kind in DRILL_CONDITIONS.items():
+        step = last_step(
+            "  - produce: {t-0: 500}\n  - reassign: {t-0: [2, 0]}\n"
+            "  - run: topics --zookeeper {zk} --delete --topic t\n"
+            f"  - run: topics\n    expect:\n      {kind.example}\n"
+        )
+        found = [c for c in step.checks if isinstance(c, StepCheck) and c.condition.kind == word]
+        assert len(found) == 1, word
+        assert kind.example.startswith(f"{word}: ")
+
+
+def test_checks_come_in_the_order_in_which_they_can_be_known() -> None:
+    step = last_step(
+        "  - run: topics --zookeeper {zk} --list\n"
+        "    within: 5s\n"
+        "    expect:\n      - {leader: {t-0: none}}\n      - output: a\n"
+        "    until: {isr: {t-0: [1, 0]}, controller: moved}\n"
+    )
+    assert [
+        c if isinstance(c, Quiesce) else (c.moment, str(c.condition), c.place) for c in step.checks
+    ] == [
+        (Moment.EXPECT, "exit_code: 0", "d.yaml:5:5"),
+        (Moment.EXPECT, "output: [a]", "d.yaml:9:9"),
+        (Moment.UNTIL, "isr: {t-0: [1, 0]}", "d.yaml:10:13"),
+        (Moment.UNTIL, "controller: moved", "d.yaml:10:33"),
+        Quiesce(),
+        (Moment.EXPECT, "leader: {t-0: -1}", "d.yaml:8:10"),
+    ]
+    assert [c.timeout_ms for c in step.checks if isinstance(c, StepCheck)][2:4] == [5000.0, 5000.0]
+
+
+def test_an_exit_code_that_is_expected_replaces_that_of_success() -> None:
+    step = last_step("  - cancel_reassignment: t-0\n    expect: {exit_code: 1}\n")
+    (check,) = step.checks
+    assert isinstance(check, StepCheck)
+    assert check.condition == Condition("exit_code", 1)
+
+
+def test_files_are_handed_to_the_tool() -> None:
+    (tool,) = last_step(
+        "  - run: configs --zookeeper {file:a} {file:b}\n    files: {a: {v: 1}, b: text}\n"
+    ).actions
+    assert isinstance(tool, steps.RunTool)
+    assert tool.args == ("--zookeeper", "{file:a}", "{file:b}")
+    assert tool.files == {"a": '{"v": 1}', "b": "text"}
+
+
+RACKS = "drill: d\nabout: x\ncluster: {brokers: 4, racks: [a, b], topics: {t: [[0, 1]]}}\nsteps:\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        ("{until: {isr: {t-0: [0, 1]}}}", "wait"),
+        ("{expect: {isr: {t-0: [0, 1]}}}", "look"),
+        ("{kill: 0, until: {leader: {t-0: 1}}}", "kill: 0"),
+        ("kill_all", "kill_all"),
+        ("{name: mine, kill: 0}", "mine"),
+    ],
+)
+def test_a_step_has_a_name(step: str, name: str) -> None:
+    assert drill_of(f"- {step}\n").steps[-1].name == name
+
+
+def test_a_step_is_repeated_and_run_for_each_broker_or_rack() -> None:
+    def names_and_actions(lines: str) -> list[tuple[str, object]]:
+        found = parse_drill(RACKS + lines, "d.yaml").steps[2:]
+        return [(step.name, action) for step in found for action in step.actions]
+
+    assert names_and_actions("  - {repeat: 2, kill: controller}\n") == [
+        ("kill: controller (1 of 2)", actions.Kill("controller")),
+        ("kill: controller (2 of 2)", actions.Kill("controller")),
+    ]
+    lines = "  - {for_each: [3, 0], repeat: 2, steps: [kill: each, start: each]}\n"
+    assert [action for _, action in names_and_actions(lines)] == [
+        *(actions.Kill(3), actions.Start(3)) * 2,
+        *(actions.Kill(0), actions.Start(0)) * 2,
+    ]
+    assert names_and_actions("  - {for_each: rack, isolate: each}\n") == [
+        (f"isolate: each (rack {rack})", network_actions.Isolate((InRack(rack),)))
+        for rack in ("a", "b")
+    ]
+    assert len(names_and_actions("  - {for_each: broker, kill: [each, controller]}\n")) == 8
+
+
+def test_each_stands_for_brokers_in_conditions() -> None:
+    lines = "  - {for_each: rack, kill: each, until: {unregistered: each}}\n"
+    steps_ = parse_drill(RACKS + lines, "d.yaml").steps[2:]
+    wanted = [c.condition.wanted for s in steps_ for c in s.checks if isinstance(c, StepCheck)]
+    assert wanted == [[0, 2], [1, 3]]
+    lines = "  - {for_each: [1], kill: 0, until: {leader: {t-0: each}, hosts: {each: [t-0]}}}\n"
+    (step,) = parse_drill(RACKS + lines, "d.yaml").steps[2:]
+    found = [check.condition for check in step.checks if isinstance(check, StepCheck)]
+    assert found == [Condition("leader", {"t-0": 1}), Condition("hosts", {"1": ["t-0"]})]
+
+
+def test_branches_are_steps_or_lists_of_steps() -> None:
+    step = last_step("  - parallel:\n    - kill: 1\n    - [wait: 1s, kill: 2]\n    - heal_all\n")
+    assert [[inner.name for inner in branch] for branch in step.branches] == [
+        ["kill: 1"],
+        ["wait: 1s", "kill: 2"],
+        ["heal_all"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "worlds"),
+    [
+        ("parallel: [expire_session: 1, kill: 0]", "simulated only"),
+        ("advance: 3", "simulated only"),
+        ("produce_constantly: {t-0: 10}", "simulated only"),
+        ("lag_zookeeper: {broker: 1, ms: 500}", "simulated only"),
+        ("delay: {from: zookeeper, to: 1, ms: 500}", "simulated only"),
+        ("delay: {between: [[0, 1], [zookeeper]], ms: 500}", "simulated only"),
+        ("{at: {step: 1, wait: 1s}, kill: 1}", "simulated only"),
+        ("delay: {from: 0, to: 1, ms: 500}", "both"),
+        ("cut: {from: zookeeper, to: 1}", "both"),
+        ("kill: 1", "both"),
+        ("kill_zookeeper: leader", "real only"),
+    ],
+)
+def test_a_drill_knows_the_worlds_that_can_run_it(step: str, worlds: str) -> None:
+    assert drill_of(f"  - {step}\n").worlds == worlds
+
+
+def test_a_trigger_makes_a_step_wait_beside_the_others() -> None:
+    moved = "  - reassign: {t-0: [2]}\n"
+    step = last_step(f"{moved}  - {{before: B6, repeat: 2, kill: controller}}\n")
+    assert step.trigger == AtBreakpoint(Breakpoint(True, Phase.B6))
+    ((first, second),) = step.branches
+    assert [first.name, second.name] == [f"kill: controller ({n} of 2) (before B6)" for n in (1, 2)]
+    assert last_step("  - {at: 1.5s, wait: 1s}\n").trigger == At(1500.0)
+    assert last_step("  - {at: {step: 1}, wait: 1s}\n").trigger == AtStep(1)
+    assert last_step("  - {at: {step: 1, advance: 7}, wait: 1s}\n").trigger == AtStep(1, 7)
+    timed = last_step("  - {at: {step: 1, wait: 2s}, wait: 1s}\n").trigger
+    assert timed == AtStep(1, wait_ms=2000.0)
+    assert last_step("  - {every: 2min, steps: [kill: 1, start: 1]}\n").trigger == Every(120_000.0)
+    row = last_step("  - {on: {kind: event, detail: x}, kill: 1}\n").trigger
+    assert row == OnRow({"kind": "event", "detail": "x"})
+    deletion = "  - run: topics --zookeeper {zk} --delete --topic t\n"
+    around = last_step(
+        f"{deletion}  - {{after: {{event: TopicDeletion, operation: 3}}, kill: 1}}\n"
+    ).trigger
+    assert around == AtBreakpoint(Breakpoint(False, None, "TopicDeletion", 3))
+    assert drill_of(f"  - {{before: U1, kill: 1}}\n{moved}").worlds == "simulated only"
+
+
+def test_a_step_with_a_trigger_may_do_what_is_possible_at_some_time_alone() -> None:
+    assert drill_of("  - {at: 1s, start: 1}\n  - kill: 1\n  - start: 1\n").steps
+    with pytest.raises(UsageError, match=r"d.yaml:5:14: broker 1 is already running"):
+        drill_of("  - {at: 1s, start: 1}\n  - kill: 2\n  - start: 2\n")
+
+
+def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
+    trigger = "  - {before: U1, kill: 1}\n"
+    with pytest.raises(UsageError, match=r"d.yaml:5:14: this never happens: no step reassigns"):
+        drill_of(trigger)
+    for step in (
+        "parallel: [{reassign: {t-0: [2]}}, kill: 2]",
+        "create_znode: {/admin/reassign_partitions: x}",
+        "run: reassign-partitions --zookeeper {zk} --execute --reassignment-json-file x",
+    ):
+        assert drill_of(f"{trigger}  - {step}\n").steps
+    assert drill_of("  - {on: {kind: event}, kill: 1}\n").worlds == "both"
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("  - start: dead\n  - kill: 1\n", "5:.* kills, stops or"),
+        ("  - pause: 1\n  - start: dead\n", "6:.* kills, stops or"),
+        ("  - resume: 1\n  - pause: 1\n", "5:.* step pauses broker 1"),
+        ("  - pause: 0\n  - resume: 1\n", "6:.* step pauses broker 1"),
+        ("  - kill: 0\n  - resume: paused\n", "6:.* step pauses a broker"),
+        ("  - parallel: [resume: 1, kill: 0]\n", "5:.* step pauses broker 1"),
+        ("  - start: 1\n", "5:5: broker 1 is already running"),
+        ("  - kill: 1\n  - heal_all\n  - start: [1]\n", "7:5: broker 1 is already running"),
+        ("  - power_off: 1\n  - pause: 1\n", "6:5: broker 1 is not running"),
+        ("  - kill_all\n  - expire_session: 2\n", "6:5: broker 2 is not running"),
+        ("  - {repeat: 2, kill: 1}\n", "5:17: broker 1 is not running"),
+        ("  - kill: [0, 1]\n  - up_again\n", "6:5: broker 2 is running"),
+        ("  - kill_all\n  - up_again\n  - up_again\n", "7:5: broker 0 is running"),
+        ("  - kill: dead\n  - kill: 1\n", "5:5: no earlier or concurrent step kills, stops or"),
+        ("  - cut: {from: [0, paused], to: 1}\n", "5:5: no earlier or concurrent step pauses"),
+        ("  - isolate: dead\n", "5:5: no earlier or concurrent step kills, stops or"),
+        ("  - parallel: [kill: 0, kill: 0]\n", "5:25: another branch kills broker 0"),
+        ("  - parallel: [kill: 0, [wait: 1s, power_off: [1, 0]]]\n", "5:36: another branch kills"),
+        ("  - kill: [0, 1, 2]\n  - until: {controller: moved}\n", "6:13: no controller can be"),
+        ("  - regain_quorum\n", "5:.* leaves a ZooKeeper server down or paused"),
+        ("  - pause_zookeeper: 1\n  - start_zookeeper: 1\n", "6:.* leaves a ZooKeeper server down"),
+        ("  - lose_quorum\n  - resume_zookeeper: 1\n", "6:.* leaves a ZooKeeper server paused"),
+        ("  - produce: {t-0: 5}\n  - kill_all\n", "6:5: kill_all loses the records of t-0"),
+        ("  - parallel: [{produce: {t-0: 5}}, {kill_all: }]\n", "5:38: kill_all loses the records"),
+        ("  - {at: 9s, kill_all: }\n  - produce: {t-0: 5}\n", "5:14: kill_all loses the records"),
+    ],
+)
+def test_a_state_that_no_broker_can_have_is_refused(lines: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=f"d.yaml:{problem}"):
+        drill_of(lines)
+
+
+def test_the_brokers_of_a_rack_are_those_that_have_it() -> None:
+    parse_drill(f"{RACKS}  - kill: rack a\n  - start: [0, 2]\n", "d.yaml")
+    with pytest.raises(UsageError, match="6:5: broker 1 is already running"):
+        parse_drill(f"{RACKS}  - kill: rack a\n  - start: 1\n", "d.yaml")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "  - stop: 1\n  - start: dead\n",
+        "  - parallel: [start: dead, power_off: 1]\n",
+        "  - {at: 1s, start: dead}\n  - kill: 1\n",
+        "  - {every: 1s, kill: 1}\n  - start: dead\n",
+        "  - pause: controller\n  - resume: 1\n",
+        "  - pause: 1\n  - resume: paused\n",
+        "  - kill: controller\n  - start: 1\n  - kill: 1\n",
+        "  - stop: 1\n  - kill: 1\n  - start: 1\n  - stop: 1\n",
+        "  - {at: 1s, kill: 1}\n  - kill: 1\n  - start: 1\n",
+        "  - {every: 9s, steps: [kill: 1, wait: 1s, start: 1]}\n  - start: 1\n",
+        "  - {at: 9s, start: 1}\n  - kill: 1\n",
+        "  - parallel: [kill: 1, start: 1, [wait: 1s, kill: 1]]\n  - kill: 1\n",
+        "  - fail_disk: {broker: 1, kind: eio}\n  - start: 1\n",
+        "  - expire_session: 1\n  - up_again\n",
+        "  - kill: [0, 1]\n  - stop: 2\n  - up_again\n  - kill: 1\n",
+        "  - pause: 1\n  - kill: paused\n  - start: dead\n  - kill: 1\n",
+        "  - stop: 1\n  - kill: dead\n",
+        "  - {at: 1s, isolate: paused}\n  - pause: 1\n",
+        "  - parallel: [kill: 0, [stop: 0, kill: 1]]\n",
+        "  - parallel: [kill: 0, [start: dead, kill: 0]]\n",
+        "  - {at: 1s, start: 0}\n  - parallel: [kill: 0, [wait: 1s, power_off: 0]]\n",
+        "  - kill: [0, 1, 2]\n    until: {controller: moved}\n",
+        "  - {at: 1s, start: 0}\n  - kill: [0, 1, 2]\n  - until: {controller: moved}\n",
+        "  - {at: 1s, set_znode: {/controller_epoch: 9}}\n  - kill: [0, 1, 2]\n"
+        "  - until: {controller: moved}\n",
+        "  - kill_all\n  - up_again\n  - produce: {t-0: 5}\n",
+        "  - lose_quorum\n  - start_zookeeper: 1\n  - regain_quorum\n",
+    ],
+)
+def test_a_state_that_a_broker_may_have_is_accepted(lines: str) -> None:
+    assert drill_of(lines).steps
+
+
+WRONG = {
+    "- {at: soon, kill: 1}": ("5:10", "at must be a duration, not 'soon'", "as in 500ms"),
+    "- {every: 1ms, kill: 1}": ("5:13", "every must be at least 10ms", ""),
+    "- {at: 1s, every: 1s, kill: 1}": ("5:14", "a step has at most one trigger: give either", ""),
+    "- {at: 1s}": ("5:5", "a step requires an action, 'until' or 'expect'", ""),
+    "- {on: {knd: event}, kill: 1}": ("5:11", "unknown word in a journal row 'knd'", "kind?"),
+    "- {on: {topic: u}, kill: 1}": ("5:18", "the drill has no topic u", "topics: t"),
+    "- {before: B9, kill: 1}": ("5:14", "unknown controller step 'B9'", "known: U1, U3"),
+    "- {before: U2, kill: 1}": ("5:14", "unknown controller step 'U2'", "known: U1, U3"),
+    "- {before: {operation: 2}, kill: 1}": ("5:14", "a controller step requires 'event'", ""),
+    "- {before: {event: TopicDelet}, kill: 1}": (
+        "5:22",
+        "unknown controller event",
+        "TopicDeletion",
+    ),
+    "- {after: {event: TopicDeletion, operation: 0}, kill: 1}": ("5:47", "operation must be", ""),
+    "- {at: 1s, advance: 5}": ("5:14", "advance is not possible in a branch", ""),
+    "- {parallel: [kill: 1, {at: 1s, kill: 0}]}": (
+        "5:27",
+        "a step with a trigger cannot be inside 'parallel'",
+        "put it before",
+    ),
+    "- {at: {step: 3}, kill: 1}": ("5:6", "there is no step 3", "1 is their end"),
+    "- {at: {advance: 3}, kill: 1}": ("5:10", "a moment of the drill requires 'step'", ""),
+    "- {at: {step: 1, advance: 3, wait: 1s}, kill: 1}": ("5:32", "give either advance or wait", ""),
+    "- {at: {step: 0}, kill: 1}": ("5:17", "step must be from 1", ""),
+    "- {at: 1s, steps: [{at: 1s, kill: 0}]}": ("5:6", "a step with a trigger is already", ""),
+    "- {repeat: 0, kill: 1}": ("5:14", "repeat must be from 1 to 1000, not 0", ""),
+    "- {repeat: 2, for_each: racks, kill: 1}": ("5:27", "'racks' is not a set", "use broker, rack"),
+    "- {for_each: rack, kill: each}": ("5:16", "the cluster has no racks", "racks: [a, b, c]"),
+    "- {for_each: [0, 7], kill: each}": ("5:20", "the cluster has no broker 7", "brokers: 0"),
+    "- {kill: each}": ("5:12", "'each' is not a broker", "each in a step with for_each"),
+    "- {kill: rack a}": ("5:12", "the cluster has no racks", ""),
+    "- {kill: any ISR follower of t-4}": ("5:12", "topic t has no partition 4", ""),
+    "- {steps: []}": ("5:13", "the list of steps is empty", ""),
+    "- {steps: [kill: 1], until: {healthy: true}}": (
+        "5:24",
+        "'until' cannot be combined with 'steps'",
+        "",
+    ),
+    "- {parallel: [kill: 1]}": ("5:16", "parallel needs at least two branches", ""),
+    "- {parallel: [advance: 5, kill: 1]}": (
+        "5:17",
+        "advance is not possible in a branch",
+        "use wait: 10ms",
+    ),
+    "- {repeat: 500, steps: [{repeat: 500, wait: 1s}]}": ("5:27", "the drill has more than", ""),
+    "- {until: {unregistered: leader of t-0}}": (
+        "5:28",
+        "the brokers must be known in advance",
+        "use ids, or rack a",
+    ),
+    "- kil: 1": ("5:5", "unknown word in a step 'kil'", "did you mean kill?"),
+    "- frobnicate": ("5:5", "unknown step 'frobnicate'", "known: kill, start"),
+    "- kill: 7": ("5:11", "the cluster has no broker 7", "brokers: 0, 1, 2"),
+    "- kill: bob": ("5:11", "'bob' is not a broker", "use an id, controller"),
+    "- kill: []": ("5:11", "name at least one broker", ""),
+    "- kill: {a: 1}": ("5:11", "a broker must be a single word", ""),
+    "- {kill: 1, start: 1}": (
+        "5:15",
+        "a step has at most one action: give either kill or start",
+        "",
+    ),
+    "- {name: x}": ("5:5", "a step requires an action", ""),
+    "- {kill: 1, kill: 2}": ("5:15", "'kill' is given twice", ""),
+    "- {kill: 1, within: 3s}": (
+        "5:15",
+        "'within' is the timeout of 'until', which is missing here",
+        "",
+    ),
+    "- {wait: soon}": ("5:12", "a wait must be a duration, not 'soon'", "as in 500ms"),
+    "- {move_controller: 1}": ("5:23", "move_controller takes no value", ""),
+    "- {preload: {t-0: 1001TB}}": ("5:21", "a preloaded size must be at most 1000TB", ""),
+    "- {heal_network: 1}": ("5:20", "heal_network takes no value", ""),
+    "- isolate: []": ("5:14", "name at least one broker", "heal_network ends an isolation"),
+    "- isolate: [0, 2, 1]": ("5:14", "cannot isolate all brokers of the cluster", "leave at"),
+    "- cut: {from: 0}": ("5:10", "cut: give either 'from' and 'to', or at least two groups", ""),
+    "- cut: {between: [0]}": ("5:10", "cut: give either 'from' and 'to', or at least two", ""),
+    "- cut: {between: [0, 1], to: 2}": ("5:10", "cut: give either 'from' and 'to'", ""),
+    "- cut: {between: [0, []]}": ("5:10", "cut: give either 'from' and 'to', or at least two", ""),
+    "- cut: {between: [0, [1, 0]]}": ("5:10", "cut: 0 is named twice", ""),
+    "- cut: {from: 9, to: 1}": ("5:17", "the cluster has no broker 9", "brokers: 0, 1, 2"),
+    "- cut: {from: 0, to: zookeper}": ("5:24", "'zookeper' is not a broker", "use an id"),
+    "- cut: {from: clients, to: zookeeper}": ("5:10", "cut: clients have no connections", ""),
+    "- cut: {from: 0, to: zookeeper, only: control}": ("5:10", "cut: 'only' does not apply", ""),
+    "- cut: {from: 0, to: 1, only: metadata}": ("5:33", "unknown only 'metadata'", ""),
+    "- clog: {from: 0, to: zookeeper}": ("5:11", "clog: links with zookeeper cannot be", ""),
+    "- skew_clock: {broker: 1, ms: 1e9}": ("5:33", "ms must be a whole number", ""),
+    "- skew_clock: {broker: 1, ms: 86400001}": (
+        "5:33",
+        "ms must be from -86400000 to 86400000",
+        "",
+    ),
+    "- delay: {from: 0, to: 1}": ("5:12", "delay requires 'ms'", ""),
+    "- degrade_network: {}": (
+        "5:22",
+        "degrade_network must be at least one 'name: value' line",
+        "",
+    ),
+    "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: 'only' req", ""),
+    "- degrade_network: {loss: 0, repetition: 0.0}": (
+        "5:22",
+        "degrade_network: one of 'loss', 'repetition' and 'reordering' must be greater than 0",
+        "",
+    ),
+    "- degrade_network: {lost: 1}": ("5:23", "unknown word", "did you mean loss?"),
+    "- degrade_network: {loss: 10%}": ("5:29", "loss must be a number, not '10%'", "as in 0.1"),
+    "- degrade_network: {loss: 1.5}": ("5:29", "loss must be from 0 to 1, not 1.5", ""),
+    "- degrade_network: {loss: -0.5}": ("5:29", "loss must be from 0 to 1, not -0.5", ""),
+    "- {fail_disk: {kind: eio}}": (
+        "5:17",
+        "fail_disk: give either 'broker' or 'journal'",
+        "",
+    ),
+    "- {fail_disk: {broker: 1}}": ("5:17", "fail_disk requires 'kind'", "enospc, eio, short-write"),
+    "- {fail_disk: {broker: 1, kind: eioo}}": (
+        "5:35",
+        "unknown kind",
+        "did you mean eio?",
+    ),
+    "- {fail_disk: {broker: 1, kind: eio, times: 0}}": ("5:47", "times must be from 1", ""),
+    "- {slow_disk: {broker: 1}}": ("5:17", "slow_disk requires 'bytes_per_s'", ""),
+    "- {heal_disks: 1}": ("5:18", "heal_disks takes no value", ""),
+    "- {fail_log_dir: {broker: 1}}": ("5:20", "fail_log_dir requires 'log_dir'", ""),
+    "- {fail_log_dir: {broker: 1, log_dri: x}}": ("5:32", "unknown word", "did you mean log_dir?"),
+    "- {reassign: {t: [1]}}": ("5:17", "a key must be a partition, not 't'", "as in t-0"),
+    "- {reassign: {t-0: []}}": ("5:22", "a partition needs at least one replica", ""),
+    "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
+    "- kill: [1, 1]": ("5:11", "broker 1 is listed twice", ""),
+    "- {for_each: [0, 1], start: [0, 1, each]}": ("5:31", "broker 0 is listed twice", ""),
+    "- {delete_znode: a}": ("5:20", "a znode must be the path of a znode, not 'a'", ""),
+    "- {delete_znode: /a/}": ("5:20", "a znode must be the path of a znode, not '/a/'", ""),
+    "- {delete_znode: [/a, /a//b]}": (
+        "5:25",
+        "a znode must be the path of a znode, not '/a//b'",
+        "",
+    ),
+    "- {run: topic --list}": ("5:11", "unknown tool 'topic'", "did you mean topics?"),
+    "- run: topics --list": (
+        "5:10",
+        "topics requires the address of the cluster",
+        "add --bootstrap-server {bootstrap}",
+    ),
+    "- {run: topics --replikation-factor 3}": (
+        "5:11",
+        "topics: replikation-factor is not a recognized option",
+        "klamm topics --help",
+    ),
+    "- run: topics 'x": ("5:10", "not a command: No closing quotation", ""),
+    "- {run: 'topics --zookeeper {file:x}'}": ("5:11", "file 'x' is missing", ""),
+    "- {run: configs, files: {x: 1}}": ("5:20", "no argument of 'run' uses the file 'x'", ""),
+    "- {run: 'topics --zookeeper {file:..}', files: {..: 1}}": (
+        "5:51",
+        "'..' is not a file name",
+        "",
+    ),
+    "- {kill: 1, files: {x: 1}}": ("5:15", "'files' requires 'run' in the same step", ""),
+    "- {until: {leader: {t-0: 4}}}": ("5:28", "the cluster has no broker 4", ""),
+    "- {until: {leadr: {t-0: 1}}}": ("5:14", "unknown word in until 'leadr'", "mean leader?"),
+    "- {until: {isr: [1]}}": ("5:19", "partitions with their values must be", ""),
+    "- {until: []}": ("5:13", "until has no condition", ""),
+    "- {until: {exit_code: 0}}": ("5:14", "exit_code cannot be waited for", "under 'expect'"),
+    "- {kill: 1, expect: {output: x}}": (
+        "5:24",
+        "the step has no action with an exit",
+        "require run",
+    ),
+    "- {expect: {offline_partitions: many}}": ("5:35", "a count must be a whole number", ""),
+    "- {expect: {offline_partitions: -1}}": ("5:35", "a count must be from 0", ""),
+    "- {expect: {journal: {knd: x}}}": ("5:25", "unknown word in a journal row", "mean kind?"),
+    "- {expect: {journal: {kind: evnt}}}": ("5:31", "unknown kind of row", "mean event?"),
+    "- {expect: {partition_state: {t-0: Online}}}": ("5:38", "unknown partition state", "Online"),
+    "- {expect: {controller: x}}": ("5:27", "'x' is not a controller", "an id, moved, or none"),
+    "- {always: {leader: {t-0: 1}}}": ("5:6", "unknown word in a step 'always'", "known: kill"),
+    "- when: {step: U2}": ("5:5", "unknown word in a step 'when'", ""),
+    "- {fail_log_dir: {broker: 1, log_dir: d}}": (
+        "5:41",
+        "the brokers have no log directory d",
+        "known: kafka-logs; cluster: {config: {log.dirs: 'a,b'}}",
+    ),
+    "- {fail_log_dir: {broker: 1, log_dir: kafka}}": (
+        "5:41",
+        "the brokers have no log directory kafka",
+        "did you mean kafka-logs?",
+    ),
+    "- {kill_zookeeper: 2}": ("5:22", "the drill has no ZooKeeper server 2", "servers: 1;"),
+    "- {pause_zookeeper: follower}": ("5:23", "the drill has no ZooKeeper server follower", "1;"),
+    "- {stop: leader of t-1}": ("5:12", "topic t has no partition 1", "partitions: t-0"),
+    "- {produce: {tt-0: 5}}": (
+        "5:16",
+        "the drill has no topic tt",
+        "did you mean t? topics: t",
+    ),
+    "- {produce: {orders-0: 5}}": ("5:16", "the drill has no topic orders", "topics: t"),
+    "- {elect_unclean: [t-0, t-7]}": ("5:27", "topic t has no partition 7", "partitions: t-0"),
+    "- {reassign: {t-0: [2, 9]}}": ("5:26", "the cluster has no broker 9", "brokers: 0, 1, 2"),
+    "- {set_topic_partitions: {u-0: [0]}}": ("5:29", "the drill has no topic u", "topics: t"),
+    "- {until: {replicas: {t-0: [0, 3]}}}": ("5:34", "the cluster has no broker 3", ""),
+    "- {until: {isr: {t-1: [0]}}}": ("5:20", "topic t has no partition 1", "partitions: t-0"),
+    "- {until: {leader: {t-0: 2}}}": (
+        "5:28",
+        "broker 2 never has a replica of t-0",
+        "replicas of t-0: 0, 1",
+    ),
+    "- {until: {isr: {t-0: [0, 2]}}}": ("5:25", "broker 2 never has a replica of t-0", "0, 1"),
+    "- run: topics --zookeeper {zk} --alter --topic nope --partitions 3": (
+        "5:10",
+        "the drill has no topic nope",
+        "topics: t",
+    ),
+    "- {until: {hosts: {1: [t-3]}}}": ("5:26", "topic t has no partition 3", ""),
+    "- {until: {acknowledged: {t-0: 5}}}": (
+        "5:29",
+        "no step produces to t-0",
+        "add a step produce: {t-0: 100}; the steps produce to: no partition",
+    ),
+    "- {until: {consumed: {t-0: 5}}}": ("5:25", "no step produces to t-0", ""),
+    "- {until: {deleted: orders}}": ("5:23", "the drill has no topic orders", ""),
+    "- {expect: {journal: {topic: u}}}": ("5:32", "the drill has no topic u", ""),
+    "- {expect: {journal: {topic: t, partition: 4}}}": ("5:46", "topic t has no partition 4", ""),
+    "- run: topics --zookeeper {zk} --delete --topic nowhere": (
+        "5:10",
+        "the drill has no topic nowhere",
+        "topics: t",
+    ),
+    "- {until: {deleted: t}}": (
+        "5:23",
+        "this never happens: no step deletes topic t",
+        "run: topics --zookeeper {zk} --delete --topic t",
+    ),
+    "- {until: {reassigning: [t-0]}}": ("5:27", "this never happens: no step reassigns", "t-0"),
+    "- {on: {kind: reassignment_phase, to: A2}, kill: 1}": ("5:17", "this never happens: no", ""),
+    "- {expect: {journal: {kind: topic_deleted, topic: t}}}": (
+        "5:31",
+        "this never happens: no step deletes topic t",
+        "",
+    ),
+    "- {before: {event: TopicDeletion}, kill: 1}": ("5:22", "this never happens: no step", "t"),
+    "- {produce: {t-0: 5}, until: {acknowledged: {t-0: 9}}}": (
+        "5:53",
+        "9 records of t-0 can never be acknowledged: the steps produce 5",
+        "produce: {t-0: 4}",
+    ),
+    "- {produce: {t-0: 5}, until: {consumed: {t-0: 9}}}": (
+        "5:49",
+        "9 records of t-0 can never be consumed: the steps produce 5",
+        "produce: {t-0: 4}",
+    ),
+    "- cancel_reassignment: [t-0]": (
+        "5:26",
+        "this never happens: no step reassigns a partition",
+        "reassign: {t-0: [1, 2]}",
+    ),
+    "- run: topics --zookeeper {zk} --create --topic u --partitions 1 --replication-factor 9": (
+        "5:10",
+        "Kafka refuses the replication factor 9: the cluster has 3 brokers",
+        "exit_code: 1",
+    ),
+    "- run: topics --zookeeper {zk} --create --topic u --replication-factor=2147483647": (
+        "5:10",
+        "Kafka refuses the replication factor 2147483647: the cluster has 3 brokers",
+        "exit_code: 1",
+    ),
+    "- {until: {controller_epoch: 0}}": ("5:32", "the controller epoch is never 0", "is 1"),
+    "- set_znode: {/nope/x: 1}": (
+        "5:17",
+        "znode /nope/x never exists: no step creates it",
+        "create_znode: {/nope/x: null}",
+    ),
+    "- create_znode: {/nope/x: 1}": ("5:20", "znode /nope never exists: no step creates it", ""),
+    "- delete_znode: [/nope]": ("5:19", "znode /nope never exists: no step creates it", ""),
+    "- {wait: 1s, expect: {leader: {t-0: 1}}}": (
+        "5:25",
+        "leader of t-0 is 0, and no step changes anything",
+        "such as kill: 0",
+    ),
+    "- {until: {isr: {t-0: [0]}}}": ("5:14", "isr of t-0 is [0, 1], and no step changes", ""),
+    "- {expect: {replicas: {t-0: [1, 0]}}}": ("5:15", "replicas of t-0 is [0, 1], and", ""),
+    "- {until: {brokers: [0, 1]}}": ("5:14", "all brokers run, and no step changes anything", ""),
+    "- {expect: {offline_partitions: 7}}": (
+        "5:35",
+        "7 partitions can never be offline: the drill has 1 partition",
+        "offline_partitions: 1",
+    ),
+    "- {expect: {journal: {to: OflinePartition}}}": ("5:29", "unknown state", "OfflinePartition?"),
+    "- {on: {kind: replica_transition, to: OnlinePartition}, kill: 1}": (
+        "5:41",
+        "unknown state 'OnlinePartition'",
+        "known: NewReplica, OnlineReplica",
+    ),
+    "- {expect: {journal: {to: 5}}}": ("5:29", "'to' of a journal row must be text, not '5'", ""),
+    "- {expect: {journal: {leader: x}}}": ("5:33", "'leader' of a journal row must be a whole", ""),
+    "- {expect: {journal: {isr: 5}}}": ("5:30", "'isr' of a journal row must be a list of", ""),
+    "- {skew_clock: {broker: 1, ms: 99999999999999999999999}}": (
+        "5:34",
+        "ms must be from -86400000 to 86400000, not 99999999999999999999999",
+        "",
+    ),
+    "- {wait: 2h}": ("5:12", "a wait must be a duration, not '2h'", "5min"),
+    "- {for_each: [], kill: each}": ("5:16", "for_each has no broker", "use broker, or a list"),
+    "- {until: {healthy: true}, within: 0s}": ("5:38", "within must be more than 0s", "as in"),
+    "- run: topics --zookeeper {zkk} --list": ("5:10", "unknown placeholder '{zkk}'", "{zk}?"),
+    "- {fail_disk: {journal: yes, kind: eio}}": (
+        "5:27",
+        "journal must be true or false, not 'yes'",
+        "",
+    ),
+    "- preload: {t-0: 5}": ("5:20", "a preloaded size must be a size, not '5'", "as in 500MB, 2TB"),
+    "- preload: {t-0: 1001TB}": ("5:20", "a preloaded size must be at most 1000TB, not 1001TB", ""),
+    f"- preload: {{t-0: {'9' * 400}B}}": ("5:20", "a preloaded size must be at most 1000TB", ""),
+    f"- create_znode: {{/x: 1{'0' * 400}.5}}": ("5:24", "the number 10", ""),
+    "- kill: rack x": ("5:11", "the cluster has no racks", "cluster: {racks: [a, b, c]}"),
+    "- kill_zookeeper: boss": ("5:21", "'boss' is not a server", "use an id, leader or follower"),
+    "- kill_zookeeper: 2": ("5:21", "the drill has no ZooKeeper server 2", "servers: 1; cluster:"),
+    "- run: []": ("5:10", "name a tool", ""),
+    "- {until: {unregistered: []}}": ("5:28", "name at least one broker", ""),
+    "- {until: {unregistered: controller}}": ("5:28", "the brokers must be known in advance", ""),
+    "- {until: {healthy: false}}": ("5:23", "healthy must be true", "to expect a fault, use e.g."),
+    "- &a kill": ("5:5", "anchors and aliases are not allowed", ""),
+    "- !!python/name:x kill": ("5:5", "the tag !!python/name:x is not allowed", ""),
+    "- [": ("6:1", "", ""),
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_what_is_wrong_is_said_with_its_place(line: str) -> None:
+    place, problem, hint = WRONG[line]
+    with pytest.raises(UsageError) as caught:
+        drill_of(f"  {line}\n")
+    assert caught.value.message.startswith(f"d.yaml:{place}: {problem}")
+    assert hint in str(caught.value.hint)
+    assert "\n" not in caught.value.message
+
+
+CREATIONS = {
+    "run: topics --zookeeper {zk} --create --topic new --partitions 2": 2,
+    "run: topics --zookeeper {zk} --create --topic=new --replica-assignment 0:1,1:2": 2,
+    "run: topics --zookeeper {zk} --create --topic new": 1,
+    'create_znode: {/brokers/topics/new: {partitions: {"0": [1], "1": [2]}}}': 2,
+    "create_znode: {/brokers/topics/new: 'not JSON'}": 1_000,
+    "create_znode: {/brokers/topics/new/partitions/5/state: null}": 1_000,
+    "run: topics --zookeeper {zk} --alter --topic t --partitions 4": 0,
+}
+
+
+@pytest.mark.parametrize("step", CREATIONS)
+def test_a_topic_that_any_step_creates_can_exist(step: str) -> None:
+    count = CREATIONS[step]
+    lines = f"  - {step}\n  - kill: leader of {'new' if count else 't'}-"
+    assert drill_of(f"{lines}{count - 1 if count else 3}\n").steps
+    if count < 1_000:
+        with pytest.raises(UsageError, match=f"has no partition {count or 4}"):
+            drill_of(f"{lines}{count or 4}\n")
+
+
+def test_a_topic_has_as_many_partitions_as_brokers_give_it_by_default() -> None:
+    head = HEAD.replace("brokers: 3", "brokers: 3, config: {num.partitions: 2}")
+    lines = "  - run: topics --zookeeper {zk} --create --topic new\n  - kill: leader of new-"
+    assert parse_drill(f"{head}{lines}1\n", "d.yaml").steps
+    with pytest.raises(UsageError, match="topic new has no partition 2"):
+        parse_drill(f"{head}{lines}2\n", "d.yaml")
+    altered = "  - run: topics --zookeeper {zk} --alter --topic t --config retention.ms=1\n"
+    with pytest.raises(UsageError, match="topic t has no partition 1"):
+        parse_drill(f"{head}{altered}  - kill: leader of t-1\n", "d.yaml")
+
+
+MOVES = (
+    "reassign: {t-0: [1, 2]}",
+    "set_topic_partitions: {t-0: [2, 0]}",
+    "set_znode: {/brokers/topics/t: 'not JSON'}",
+    "set_znode: {/brokers/topics/t/partitions/0/state: {leader: 2}}",
+    "create_znode: {/admin/reassign_partitions: {partitions: []}}",
+    "run: topics --zookeeper {zk} --create --topic t --partitions 1 --replication-factor 3",
+)
+
+
+@pytest.mark.parametrize("step", MOVES)
+def test_a_broker_to_which_a_step_may_move_a_replica_can_lead(step: str) -> None:
+    check = "  - until: {leader: {t-0: 2}, isr: {t-0: [0, 2]}}\n"
+    assert drill_of(f"{check}  - {step}\n").steps
+    with pytest.raises(UsageError, match="broker 2 never has a replica of t-0"):
+        drill_of(check)
+
+
+def test_only_a_candidate_can_become_controller() -> None:
+    head = HEAD.replace("brokers: 3", "brokers: 3, controllers: [0, 2]")
+    lines = "  - until: {controller: 1}\n"
+    with pytest.raises(UsageError, match="broker 1 cannot become controller") as seen:
+        parse_drill(head + lines, "d.yaml")
+    assert seen.value.message.startswith("d.yaml:5:25: ")
+    assert seen.value.hint == "controllers: 0, 2"
+    edit = "  - create_znode: {/controller: {brokerid: 1}}\n"
+    assert parse_drill(head + lines + edit, "d.yaml").steps
+
+
+REFUSED_BY_KAFKA = (
+    "reassign: {t-0: [2, 9]}",
+    "reassign: {t-7: [2, 1]}",
+    "elect_preferred: nowhere-0",
+    "run: topics --zookeeper {zk} --delete --topic nowhere",
+)
+
+
+@pytest.mark.parametrize("step", REFUSED_BY_KAFKA)
+def test_a_step_that_expects_a_refusal_may_name_anything(step: str) -> None:
+    assert drill_of(f"  - {step}\n    expect: {{exit_code: 1}}\n").steps
+    with pytest.raises(UsageError, match=r"d.yaml:5:.* has no "):
+        drill_of(f"  - {step}\n    expect: {{offline_partitions: 0}}\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        ("produce: {t-0: 1}", "produce_constantly: {t-0: 1}", "t-0 already has a producer"),
+        ("produce_constantly: {t-0: 1}", "produce: {t-0: 1}", "t-0 already has a producer"),
+        ("produce_constantly: {t-0: 1}", "produce_constantly: {t-0: 2}", "t-0 already has a"),
+        ("produce: {t-0: 1}", "preload: {t-0: 1GB}", "cannot preload t-0: an earlier step"),
+    ],
+)
+def test_producers_that_exclude_each_other_are_refused(
+    first: str, second: str, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        drill_of(f"  - {first}\n  - {second}\n")
+    assert caught.value.message.startswith(f"d.yaml:6:5: {problem}")
+
+
+WRONG_FILES = {
+    "": "d.yaml: the file is empty",
+    "- a": "d.yaml:1:1: a drill must be at least one 'name: value' line",
+    "drill: d": "d.yaml:1:1: a drill requires 'about'",
+    "drill: D\nabout: x\nsteps: [wait]": "d.yaml:1:8: the name 'D' must be lower case",
+    f"drill: {'d' * 101}\nabout: x\nsteps: [wait]": (
+        "d.yaml:1:8: the name is longer than 100 characters"
+    ),
+    "drill: d\nabout: x\nsteps: []": "d.yaml:3:8: the list of steps is empty",
+    "drill: d\nabout: x\nsteps: 1": "d.yaml:3:8: steps must be a list",
+    "drill: d\nabouts: x": "d.yaml:2:1: unknown word in a drill 'abouts'",
+    "cluster: {brokers: 0}": "d.yaml:1:20: brokers must be from 1 to 100, not 0",
+    "cluster: {brokers: 101}": "d.yaml:1:20: brokers must be from 1 to 100, not 101",
+    f"cluster: {{brokers: {list(range(101))}}}": "d.yaml:1:20: a drill has at most 100 brokers",
+    "cluster: {brokers: []}": "d.yaml:1:20: brokers must be a list of different ids",
+    "cluster: {controllers: []}": "d.yaml:1:24: a cluster needs at least one controller",
+    "cluster: {zookeeper_servers: 2}": "d.yaml:1:30: zookeeper_servers must be 1, 3 or 5",
+    "cluster: {brokers: [1, 1]}": "d.yaml:1:20: brokers must be a list of different ids",
+    "cluster: {controllers: 1}": "d.yaml:1:24: controllers must be a list",
+    'cluster: {racks: ["\\ud83d"]}': "d.yaml:1:19: \\ud83d is not a character",
+    "cluster: {controllers: [5]}": "d.yaml:1:25: the cluster has no broker 5",
+    "cluster: {brokers: 2, racks: [a, b, c]}": "d.yaml:1:37: 3 racks for 2 brokers",
+    "cluster: {session_timeout: 1ms}": "d.yaml:1:28: session_timeout must be from 1s to 60s",
+    "cluster: {config: {num.partition: 1}}": "d.yaml:1:20: unknown config num.partition",
+    "cluster: {config: {num.partitions: x}}": "d.yaml:1:20: Invalid value x for configuration num.",
+    "cluster: {topics: {t: [[]]}}": "d.yaml:1:23: each partition needs at least one replica",
+    "cluster: {topics: {t: {config: {a: b}}}}": "d.yaml:1:23: a topic requires 'replicas'",
+    "cluster: {topics: {'a b': [[0]]}}": 'd.yaml:1:20: Topic name "a b" is illegal',
+    "cluster: {topics: {a.b: [[0]], a_b: [[0]]}}": "d.yaml:1:32: Topic 'a_b' collides with",
+    "cluster: {topics: {t: [[0], [1, 2]]}}": "d.yaml:1:20: All partitions should have the same",
+    "cluster: {topics: {t: {replicas: [[0]], config: {retention.ms: x}}}}": (
+        "d.yaml:1:64: Invalid value x for configuration retention.ms"
+    ),
+    "cluster: {topics: {t: {replicas: [[0]], config: {retention: 1}}}}": (
+        "d.yaml:1:50: unknown topic config 'retention'"
+    ),
+    "a: b: c": "d.yaml:1:5: mapping values are not allowed here",
+    "a\n---\nb": "d.yaml:2:1: but found another document",
+    "a\0": ("d.yaml:1:2: not YAML: special characters are not allowed"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG_FILES)
+def test_a_file_that_is_no_drill_is_refused(text: str) -> None:
+    whole = f"{text}\ndrill: d\nabout: x\nsteps: [wait: 1s]" if text[:1] == "c" else text
+    with pytest.raises(UsageError) as caught:
+        parse_drill(whole, "d.yaml")
+    assert caught.value.message.startswith(WRONG_FILES[text])
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    (tmp_path / "deep").write_text("[" * 5000)
+    (tmp_path / "long").write_bytes(b" " * 1_000_001)
+    (tmp_path / "wide").write_text("\u00e9" * 500_001, encoding="utf-8")
+    for name, problem in (
+        ("latin", "not UTF-8 text"),
+        ("deep", "nested too deeply"),
+        ("long", "at most 1000000 bytes"),
+        ("wide", "at most 1000000 bytes"),
+        ("absent", "No such file"),
+        (".", "Is a directory"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            read_drill(tmp_path / name)
+
+
+def test_the_words_kept_for_later_are_free() -> None:
+    for word in ("when", "if"):
+        assert word not in (*DRILL_WORDS, *DRILL_ACTIONS, *DRILL_CONDITIONS, *STEP_WORDS)
+
+
+def test_drills_are_found_by_name_and_by_file(tmp_path: Path) -> None:
+    assert len(NAMES) >= 10
+    for name in (*NAMES, *BUGS):
+        assert named_drill(name).name == name
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD + "  - wait: 1s\n")
+    assert find_drill(str(path)).source == str(path)
+    with pytest.raises(UsageError, match="unknown drill leader-los") as caught:
+        find_drill("leader-los")
+    assert caught.value.hint == "did you mean leader-loss?"
+
+
+def test_a_drill_may_turn_automatic_rebalancing_on() -> None:
+    drill = parse_drill(
+        "drill: d\nabout: x\ncluster: {config: {auto.leader.rebalance.enable: true}}\n"
+        "steps: [wait: 1s]\n",
+        "d.yaml",
+    )
+    assert drill.spec(NO_QUIRKS, 0).config == {"auto.leader.rebalance.enable": "true"}
+
+
+def test_a_drill_names_invariants_or_takes_all() -> None:
+    head = HEAD.removesuffix("steps:\n")
+
+    def always(value: str) -> tuple[str, ...]:
+        return parse_drill(f"{head}always: {value}\nsteps: [kill_all]\n", "d.yaml").always
+
+    assert always("all") == tuple(INVARIANTS)
+    assert always("weak-isr") == ("weak-isr",)
+    assert always("[weak-isr, isr-is-not-empty]") == ("isr-is-not-empty", "weak-isr")
+    assert drill_of("  - kill: 0\n").always == ()
+    with pytest.raises(UsageError, match=r"d.yaml:4:9: unknown invariant 'weak-is'") as refused:
+        always("weak-is")
+    assert refused.value.hint == "did you mean weak-isr?"
+    with pytest.raises(UsageError, match=r"d.yaml:4:9: always has no invariant"):
+        always("[]")
+
+
+WRONG_WHOLE_RUNS = {
+    "sometimes: {leadr: {t-0: 1}}": ("4:13", "unknown word in sometimes 'leadr'", "mean leader?"),
+    "sometimes: []": ("4:12", "sometimes has no condition", ""),
+    "sometimes: {exit_code: 1}": ("4:13", "exit_code cannot be waited for", "under 'expect'"),
+    "sometimes: {leader: {u-0: 1}}": ("4:22", "the drill has no topic u", "topics: t"),
+    "eventually: {within: 5s}": ("4:13", "eventually has no condition", "as in healthy: true"),
+    "eventually: {within: soon, healthy: true}": ("4:22", "within must be a duration", "500ms"),
+    "eventually: {healty: true}": ("4:14", "unknown word in eventually 'healty'", "mean healthy?"),
+    "eventually: {consumed: {t-0: 9}}": ("4:25", "no step produces to t-0", "produce"),
+    "eventually: {brokers: [0]}": ("4:14", "all brokers run, and no step changes", "kill: 0"),
+    "sometimes: {isr: {t-0: [1]}}": ("4:13", "isr of t-0 is [0, 1], and no step", "kill: 0"),
+    "eventually: {isr: {t-5: [0]}}": ("4:20", "topic t has no partition 5", "partitions: t-0"),
+}
+
+
+@pytest.mark.parametrize("line", WRONG_WHOLE_RUNS)
+def test_a_wrong_condition_over_the_whole_run_is_refused(line: str) -> None:
+    place, problem, hint = WRONG_WHOLE_RUNS[line]
+    with pytest.raises(UsageError) as refused:
+        parse_drill(HEAD.replace("steps:\n", f"{line}\nsteps: [wait: 1s]\n"), "d.yaml")
+    assert refused.value.message.startswith(f"d.yaml:{place}: {problem}")
+    assert hint in (refused.value.hint or "")
+
+
+def test_a_tolerant_drill_expects_no_success_of_its_tools() -> None:
+    steps_of = "steps:\n  - elect_preferred: all\n"
+    text = HEAD.removesuffix("steps:\n") + "tolerant: true\n" + steps_of
+    drill = parse_drill(text, "d.yaml")
+    assert drill.is_tolerant
+    assert drill.steps[-1].checks == ()
+
+
+def test_a_deletion_or_a_reassignment_that_a_step_may_cause_can_be_expected() -> None:
+    deleted = "  - until: {deleted: t}\n  - expect: {journal: {kind: topic_deleted, topic: t}}\n"
+    for step in (
+        "run: topics --zookeeper {zk} --delete --topic t.*",
+        "run: topics --zookeeper {zk} --delete --topic t(",
+        "create_znode: {/admin/delete_topics/t: null}",
+        "delete_znode: [/brokers/topics/t]",
+    ):
+        assert drill_of(f"{deleted}  - {step}\n").steps
+    for step in ("create_znode: {/admin/delete_topics/u: null}", "set_znode: {/a: x}"):
+        with pytest.raises(UsageError, match="no step deletes topic t"):
+            drill_of(f"{deleted}  - {step}\n")
+    moving = "  - until: {reassigning: [t-0]}\n  - {before: A1, kill: 1}\n"
+    assert drill_of(f"{moving}  - set_znode: {{/brokers/topics/t: x}}\n").steps
+    assert drill_of(f"{moving}  - set_topic_partitions: {{t-0: [1, 2]}}\n").steps
+    created = "  - run: topics --zookeeper {zk} --create --topic u\n    until: {deleted: u}\n"
+    assert drill_of(created).steps
+    # The triggers of a tolerant drill may be left over.
+    assert parse_drill(f"tolerant: true\n{HEAD}{moving}", "d.yaml").steps
+
+
+def test_a_producer_that_is_repeated_or_never_stops_may_have_any_number_acknowledged() -> None:
+    wanted = "  - until: {acknowledged: {t-0: 900}}\n"
+    for step in ("produce_constantly: {t-0: 1}", "{every: 1s, produce: {t-0: 1}}"):
+        assert drill_of(f"  - {step}\n{wanted}").steps
+    assert drill_of(f"  - {{repeat: 9, produce: {{t-0: 100}}}}\n{wanted}").steps
+
+
+POSSIBLE = (
+    "produce: {t-0: 5}\n    until: {isr: {t-0: [0]}}",  # a follower may lag
+    "until: {isr: {t-0: [1, 0]}, leader: {t-0: 0}, replicas: {t-0: [0, 1]}, brokers: [2, 1, 0]}",
+    "parallel: [wait: 1s, kill: 2]\n  - until: {brokers: [0, 1]}",
+    "delete_znode: /controller_epoch\n    until: {controller_epoch: 0}",
+    "create_znode: {/nope: 1, /nope/x: 2}\n  - set_znode: {/nope/x: 1}\n  - delete_znode: /nope/x",
+    "set_znode: {/kafka-acl/x: 1}",
+    "set_topic_partitions: {t-0: [0, 2]}\n  - cancel_reassignment: [t-0]",
+    "cancel_reassignment: [t-0]\n    expect: {exit_code: 1}",
+    "set_znode: {/zookeeper/quota: x}",
+    "create_znode: {/brokers/topics/new: 'not JSON'}\n    until: {offline_partitions: 7}",
+    "create_znode: {/brokers/topics/new: 'not JSON'}\n"
+    "  - run: topics --zookeeper {zk} --create --topic new --partitions 2\n"
+    "  - kill: leader of new-9",
+    "run: topics --zookeeper {zk} --alter --topic t( --partitions 2\n    until: {isr: {t-0: [2]}}",
+    "run: topics --zookeeper {zk} --create --topic u --partitions 1 --replication-factor 9\n"
+    "    expect: {exit_code: 1}",
+    "run: topics --zookeeper {zk} --create --if-not-exists --topic t --partitions 1"
+    " --replication-factor 9",
+    "run: topics --zookeeper {zk} --delete --if-exists --topic nowhere",
+    "kill_all\n  - produce: {t-0: 5}",
+    # Kafka's tools refuse these.
+    f"run: topics --zookeeper {{zk}} --create --topic u --partitions {'9' * 5_000}",
+    f"run: topics --zookeeper {{zk}} --create --topic u --replication-factor {'9' * 5_000}",
+    "run: topics --zookeeper {zk} --delete --topic 'a{99999999999}'",
+    f"run: topics --zookeeper {{zk}} --delete --topic '{'(' * 300}'",
+    f"create_znode: {{/brokers/topics/u: '{'[' * 100_000}'}}",
+)
+
+
+@pytest.mark.parametrize("step", POSSIBLE)
+def test_what_may_happen_is_accepted(step: str) -> None:
+    assert drill_of(f"  - {step}\n").steps
+
+
+def test_an_isr_that_never_changes_is_expected_in_any_order() -> None:
+    head = HEAD.replace("[[0, 1]]", "[[1, 0]]")
+    assert parse_drill(f"{head}  - until: {{isr: {{t-0: [0, 1]}}}}\n", "d.yaml").steps
+
+
+def test_a_dot_in_the_name_of_an_edited_topic_is_no_pattern() -> None:
+    head = HEAD.replace("t: [[0, 1]]", "a.b: [[0, 1]], a-b: [[0, 1]]")
+    edit = "  - set_znode: {/brokers/topics/a.b: 'not JSON'}\n    until: {leader: {%s: 2}}\n"
+    assert parse_drill(head + edit % "a.b-0", "d.yaml").steps
+    with pytest.raises(UsageError, match="broker 2 never has a replica of a-b-0"):
+        parse_drill(head + edit % "a-b-0", "d.yaml")
+
+
+def test_without_a_candidate_no_controller_is_elected() -> None:
+    lines = "  - kill: 0\n  - until: {controller: moved}\n"
+    assert drill_of(lines).steps
+    with pytest.raises(UsageError, match="6:13: no controller can be elected"):
+        parse_drill(HEAD.replace("brokers: 3", "brokers: 3, controllers: [0]") + lines, "d.yaml")
+
+
+def test_a_record_may_be_consumed_twice_only_without_the_check_at_the_end() -> None:
+    lines = "  - {produce: {t-0: 5}, until: {consumed: {t-0: 9}}}\n"
+    assert parse_drill(f"checks: false\n{HEAD}{lines}", "d.yaml").steps
+
+
+def test_the_isr_of_a_journal_row_is_compared_as_the_row_has_it() -> None:
+    step = last_step("  - expect: {journal: {kind: isr_changed, isr: [0, 1]}}\n")
+    (check,) = (check for check in step.checks if isinstance(check, StepCheck))
+    row = JournalRow(1, "", 0, 1, 0, 1, "isr_changed", isr=(0, 1))
+    assert scenario_conditions.matches_row(row, check.condition.wanted)

@@ -1,0 +1,1 @@
+"""Kafka's command-line tools: options, output, and what each of them does over KafkaAdmin."""

@@ -1,0 +1,1 @@
+"""kafka-configs: configs of topics, brokers, users and clients (kafka.admin.ConfigCommand)."""

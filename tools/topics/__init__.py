@@ -1,0 +1,1 @@
+"""kafka-topics: creates, changes, deletes, lists and describes topics (Kafka's TopicCommand)."""

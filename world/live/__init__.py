@@ -1,0 +1,1 @@
+"""What clusters on a real ZooKeeper have in common, with simulated brokers or Kafka's."""

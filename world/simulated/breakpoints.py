@@ -1,0 +1,99 @@
+"""Moments in the work of a simulated controller: just before or after a ZooKeeper operation.
+
+When a controller reaches such a moment it yields, so that others can act before it continues.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from klamm.cluster.journal import Kind
+from klamm.controller.event_manager import QueuedEvent
+from klamm.statemachines.reassignment import Phase
+from klamm.world.simulated.world import SimulatedWorld
+from klamm.zk.store import ReadOp, Transaction
+
+_TOPIC: Final = re.compile(r"/brokers/topics/[^/]+")
+_STATE: Final = re.compile(r"/brokers/topics/[^/]+/partitions/[0-9]+/state")
+_REQUEST: Final = "/admin/reassign_partitions"
+_STATE_PHASES: Final = (Phase.U3, Phase.A1, Phase.B3, Phase.B4)
+_COMPLETING: Final = (Phase.B2, Phase.B3, Phase.B4, Phase.B5, Phase.B6)
+WRITING_PHASES: Final = (Phase.U1, *_STATE_PHASES, Phase.B6, Phase.B7)
+"""The phases of a reassignment that write to ZooKeeper."""
+
+
+class Breakpoint(msgspec.Struct, frozen=True):
+    """A moment just before or just after a ZooKeeper operation of a controller.
+
+    The operation is the first write of a ``phase`` of a reassignment, or the ``operation``-th read
+    or write of an event of type ``event``, counted from 1.
+    """
+
+    is_before: bool
+    phase: Phase | None = None
+    event: str = ""
+    operation: int = 1
+
+
+class Breakpoints:
+    """The breakpoints of one simulated world."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+        self._pending: list[Breakpoint] = []
+        self._queued: QueuedEvent | None = None
+        self._count = 0
+        self._rows_before = 0
+        world.server.on_operation = self._on_operation
+
+    def add(self, point: Breakpoint) -> Callable[[], bool]:
+        """Add a breakpoint. Return a function that returns True once it has been reached."""
+        self._pending.append(point)
+        return lambda: not any(pending is point for pending in self._pending)
+
+    def _on_operation(self, op: ReadOp | Transaction, is_before: bool) -> None:
+        current = self._world.scheduler.current
+        if not self._pending or current is None or current.role != "controller":
+            return
+        controller = self._world.nodes[current.id].node.controller
+        queued = None if controller is None else controller.events.current
+        if queued is None:
+            return
+        if queued is not self._queued:
+            self._queued, self._count = queued, 0
+            self._rows_before = len(self._world.journal.rows)
+        self._count += is_before
+        phase = self._phase_of(op, queued.event_id)
+        event = type(queued.event).__name__
+        reached = [
+            point
+            for point in self._pending
+            if point.is_before == is_before
+            and (
+                point.phase is phase
+                if point.phase is not None
+                else (point.event, point.operation) == (event, self._count)
+            )
+        ]
+        if reached:
+            self._pending = [point for point in self._pending if point not in reached]
+            self._world.scheduler.yield_control()
+
+    def _phase_of(self, op: ReadOp | Transaction, event_id: int) -> Phase | None:
+        """Return the phase of a reassignment in which a controller writes, or None."""
+        if isinstance(op, ReadOp):
+            return None
+        last = None
+        for row in self._world.journal.rows[self._rows_before :]:
+            if row.kind == Kind.REASSIGNMENT_PHASE and row.event_id == event_id:
+                last = Phase(str(row.to))
+        paths = [write.path for write in op]
+        if any(map(_TOPIC.fullmatch, paths)):
+            return Phase.B6 if last in _COMPLETING else Phase.U1
+        if any(map(_STATE.fullmatch, paths)):
+            return last if last in _STATE_PHASES else None
+        return Phase.B7 if _REQUEST in paths and last in _COMPLETING else None
