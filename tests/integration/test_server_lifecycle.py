@@ -371,10 +371,10 @@ def test_a_move_that_elects_no_broker_says_why(
         assert after.strip().startswith("Topics, partitions and replicas are shown once")
 
 
-def test_two_starts_at_once(chroot: str, tmp_path: Path) -> None:
+def test_of_two_starts_of_a_broker_at_once_one_is_refused(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
         server.operations.perform(Stop(1))
         both = [in_thread(lambda: server.operations.perform(Start(1))) for _ in range(2)]
-        errors = [future.exception(10) for future in both]
+        errors = [future.exception(60) for future in both]
         assert sorted(type(error).__name__ for error in errors) == ["NoneType", "WrongState"]
         assert server.operations.state_of(1) == "running"
