@@ -280,6 +280,11 @@ class ControllerActor(Actor):
         """Return the due time of the controller's next timer, in monotonic milliseconds."""
         return self._controller.next_due_ms()
 
+    @property
+    def has_resigned(self) -> bool:
+        """True if the controller has shut down and its last event has ended."""
+        return self._controller.is_shut_down and self.task is None
+
     def run_event(self) -> None:
         """Process one controller event."""
         self._controller.step()

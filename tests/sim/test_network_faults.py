@@ -352,3 +352,15 @@ def test_what_waits_for_a_session_goes_on_when_its_state_is_known_again(
     links._on_event(0, event)
     assert [actor.waiting for actor in waiting] == [not goes_on, not goes_on, True, True]
     assert [actor in world._agenda._to_recheck for actor in waiting[:2]] == [goes_on, goes_on]
+
+
+def test_a_node_stops_when_its_controller_has_waited_for_a_slow_zookeeper() -> None:
+    passed("""
+  - delay: {from: 0, to: zookeeper, ms: 400}
+  - run: topics --zookeeper {zk} --create --topic u --replica-assignment 1
+  - stop: 0
+  - until: {brokers: [1, 2]}
+  - heal_network
+  - start: 0
+    until: {leader: {u-0: 1}}
+""")

@@ -96,14 +96,9 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []
+        self._resigning: dict[int, ControllerActor] = {}
 
     # -- steps
-
-    def run_event(self, actor: Actor) -> None:
-        """Let an actor process one event, or the timers that are due, without other actors."""
-        self._resume(actor)
-        while actor.task is not None and not actor.stopped:
-            self._resume(actor)
 
     def _resume(self, actor: Actor) -> None:
         if self.observer is not None:
@@ -119,6 +114,14 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
             self.stop(self._shut_down.pop())
         while self._halted:
             self.kill(self._halted.pop())
+        if self._resigning:
+            self._end_resigned()
+
+    def _end_resigned(self) -> None:
+        """End the nodes that were stopped and whose controllers have resigned."""
+        for broker_id, actor in tuple(self._resigning.items()):
+            if actor.has_resigned:
+                self._end(broker_id, MemoryStore.close).shutdown()
 
     def _on_shut_down(self, broker_id: int) -> None:
         self._shut_down.append(broker_id)
@@ -185,16 +188,20 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
     def stop(self, broker_id: int) -> None:
         """Stop a node and close its session, so that its ephemeral znodes are deleted at once.
 
-        Its controller completes the event in progress and resigns."""
+        Its controller completes the event in progress and resigns. If it has to wait for ZooKeeper
+        because of a fault of their link, the node runs on and stops when it has resigned."""
         controller = self.running(broker_id).node.controller
-        if controller is not None:
-            controller.shutdown()
-            actor = self.scheduler.actors[Address("controller", broker_id)]
-            while not (controller.is_shut_down or actor.stopped):
-                self.run_event(actor)
-            if actor.stopped:
-                return
-        self._end(broker_id, MemoryStore.close).shutdown()
+        if broker_id in self.paused_broker_ids:
+            self.resume(broker_id)
+        if controller is None:
+            self._end(broker_id, MemoryStore.close).shutdown()
+            return
+        actor = self.scheduler.actors[Address("controller", broker_id)]
+        assert isinstance(actor, ControllerActor)
+        self._resigning[broker_id] = actor
+        controller.shutdown()
+        while not (actor.stopped or actor.waiting):
+            self._resume(actor)
 
     def shut_down(self, broker_id: int) -> None:
         """Start a controlled shutdown.
@@ -270,6 +277,7 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
             self.scheduler.remove(address)
         self.connections.remove(Address("broker", broker_id))
         self._zookeeper_links.remove(broker_id)
+        self._resigning.pop(broker_id, None)
         end_session(running.store)
         broker.replica_manager.break_connections()
         broker.rates.materialize_all()
