@@ -37,7 +37,8 @@ from klamm.brokers.producer_id_manager import ProducerIdManager
 from klamm.brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.brokers.topic_creation import TopicCreation
-from klamm.cluster.data_requests import FetchRequest, FetchResponse
+from klamm.cluster.constant_rate import ConstantRateRequest, RevokeRates
+from klamm.cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
 from klamm.cluster.protocols import Clock, Transport
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.requests import (
@@ -48,6 +49,7 @@ from klamm.cluster.requests import (
     ControlledShutdownResponse,
     CreateTopicsResponse,
     DescribeLogDirsRequest,
+    Disconnected,
     LeaderAndIsrRequest,
     Message,
     Request,
@@ -111,11 +113,8 @@ class KafkaServer:
         self.log_manager = LogManager(LogDirs(config.log_dirs), disk, self._topic_logs)
         self.alter_isr_manager = self._new_isr_manager(clock)
         self.copies = Copies(info.id, config, copying or Copying(clock, transport.send))
-        self.rates = ConstantRates(
-            info.id, config, connections, self.copies.copying, clock.monotonic_ms
-        )
         self.fetchers = ReplicaFetcherManager(
-            info.id, config, self._send, self.log_manager.on_error, self.rates, log_journal
+            info.id, config, self._send, self.log_manager.on_error, log_journal
         )
         self.replica_manager = ReplicaManager(
             info.id,
@@ -124,11 +123,11 @@ class KafkaServer:
             self.fetchers,
             self.alter_isr_manager,
             self.log_manager,
-            self.rates,
             clock.monotonic_ms,
             self.copies,
             quirks,
         )
+        self.rates = self._new_rates(connections, clock)
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_maintenance = LogMaintenance(
             config, self.replica_manager, clock, self.rates, log_journal
@@ -148,6 +147,15 @@ class KafkaServer:
         self.controlled_shutdown = ControlledShutdownRequests(
             info.id, config, self._find_controller, self._send
         )
+
+    def _new_rates(self, connections: CertainConnections | None, clock: Clock) -> ConstantRates:
+        leaders, copying = self.replica_manager.leaders, self.copies.copying
+        rates = ConstantRates(
+            self.info.id, self.config, connections, copying, clock.monotonic_ms, leaders
+        )
+        leaders.use(rates)
+        self.fetchers.schedules = rates
+        return rates
 
     def _new_client_apis(self, clock: Clock) -> ClientApis:
         group_log = self._new_group_log(clock)
@@ -283,12 +291,10 @@ class KafkaServer:
                 self._reply(message, response)
             case FetchResponse():
                 self._on_fetch_response(message, body)
-            case _ if self._client_apis.handle(message, now_ms, self._clock.now_ms()):
-                pass
-            case _ if self.rates.handle(message, now_ms):
-                pass
-            case FetchRequest():
+            case FetchRequest() if body.replica_id != CONSUMER_REPLICA_ID:
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
+            case ConstantRateRequest() | RevokeRates() | Disconnected():
+                self.rates.handle(message.source, body, now_ms)
             case DescribeLogDirsRequest():
                 self.rates.materialize_all()
                 self.replica_manager.take_arrived()
@@ -303,7 +309,7 @@ class KafkaServer:
             case ControlledShutdownResponse():
                 self.controlled_shutdown.on_response(message.correlation_id, body, now_ms)
             case _:
-                raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
+                self._client_apis.handle(message, now_ms, self._clock.now_ms())
         self.log_maintenance.on_message(body)
         self._send_what_is_due()
 

@@ -25,7 +25,7 @@ from klamm.cluster.client_requests import (
     MetadataRequest,
     OffsetsForLeaderEpochRequest,
 )
-from klamm.cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, ProduceRequest
+from klamm.cluster.data_requests import FetchRequest, ProduceRequest
 from klamm.cluster.group_requests import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -116,8 +116,8 @@ class ClientApis:
         self._creation = creation
         self._answers: list[tuple[Message, Response]] = []
 
-    def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
-        """Handle a client's request; return False if the message is not a client's request.
+    def handle(self, message: Message, now_ms: float, wall_ms: int) -> None:
+        """Handle a client's request.
 
         ``now_ms`` is in monotonic milliseconds, ``wall_ms`` in milliseconds since the Unix epoch.
         """
@@ -126,7 +126,7 @@ class ClientApis:
         match message.body:
             case ProduceRequest() as body:
                 answer = self._leaders.produces.produce(message, body, now_ms, wall_ms)
-            case FetchRequest(replica_id=replica_id) as body if replica_id == CONSUMER_REPLICA_ID:
+            case FetchRequest() as body:
                 answer = consumers.fetch(message, body, now_ms)
             case MetadataRequest() as body:
                 errors = self._creation.create_missing(body, now_ms)
@@ -143,11 +143,10 @@ class ClientApis:
                 answer = self._find_coordinator(body, now_ms)
             case body if isinstance(body, GroupRequest):
                 answer = self._groups.handle(message, body)
-            case _:
-                return False
+            case body:
+                raise AssertionError(f"{message.destination} cannot handle {type(body).__name__}")
         if answer is not None:
             self._answers.append((message, answer))
-        return True
 
     def _find_coordinator(
         self, body: FindCoordinatorRequest, now_ms: float

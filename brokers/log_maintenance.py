@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from klamm.brokers.config import BrokerConfig
-from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.log_configs import topic_log_config
 from klamm.brokers.logs.checkpoints import MetaProperties
 from klamm.brokers.logs.log_config import NEVER
 from klamm.brokers.logs.log_journal import LogJournal, log_damage, log_repair
 from klamm.brokers.logs.log_store import DrawInteger
+from klamm.brokers.partitions.log_schedules import LogSchedules
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.cluster.client_requests import DeleteRecordsRequest
 from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
@@ -54,7 +54,7 @@ class LogMaintenance:
         config: BrokerConfig,
         replicas: ReplicaManager,
         clock: Clock,
-        rates: ConstantRates,
+        schedules: LogSchedules,
         log_journal: LogJournal | None = None,
     ) -> None:
         self._config = config
@@ -65,7 +65,7 @@ class LogMaintenance:
         self._log_manager = replicas.log_manager
         self._partitions = replicas.partitions
         self._clock = clock
-        self._rates = rates
+        self._schedules = schedules
         self._log_journal = log_journal
         self._flush_due_ms: float | None = None
         self._high_watermarks_due_ms: float | None = None
@@ -166,7 +166,7 @@ class LogMaintenance:
 
         Return True if a log will have to be flushed even if no more messages arrive.
         """
-        more_will_come = self._rates.materialize_all()
+        more_will_come = self._schedules.materialize_all()
         return self._log_manager.flush_dirty(self._clock.now_ms()) or more_will_come
 
     def _delete_old(self) -> float | None:
@@ -174,7 +174,7 @@ class LogMaintenance:
         again_ms = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
         # Every message with records schedules a check, so no expiry is missed here.
         for tp, partition in self._partitions.items():
-            if tp not in self._rates:
+            if tp not in self._schedules:
                 partition.pack(now_ms)
         due_ms = self._monotonic(again_ms)
         if due_ms is None:

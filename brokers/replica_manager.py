@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 
 from klamm.brokers.bandwidth.copying import Arrived, DirectoryMove
 from klamm.brokers.config import BrokerConfig
-from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
 from klamm.brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from klamm.brokers.leaders.copies import Copies
@@ -77,7 +76,6 @@ class ReplicaManager:
         fetchers: ReplicaFetcherManager,
         alter_isr_manager: IsrManager,
         log_manager: LogManager,
-        rates: ConstantRates,
         now_ms: Callable[[], float],
         copies: Copies,
         quirks: Quirks = NO_QUIRKS,
@@ -103,12 +101,10 @@ class ReplicaManager:
             self.offline_partitions,
             alter_isr_manager,
             log_manager.on_error,
-            rates,
             copies,
             quirks,
         )
         self._fetchers = fetchers
-        self._rates = rates
         self._now_ms = now_ms
         self._copies = copies
 
@@ -307,7 +303,7 @@ class ReplicaManager:
         self.replica_alter_log_dirs_manager.remove(tp)
         partition = self.partitions.get(tp)
         if partition is not None:
-            self._rates.end(tp, Errors.NOT_LEADER_OR_FOLLOWER)
+            self.leaders.schedules.end(tp, Errors.NOT_LEADER_OR_FOLLOWER)
             self._end_copy(tp, partition)
         self._fetchers.remove(tp)
         if not state.delete_partition:

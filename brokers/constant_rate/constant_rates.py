@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Final
 
 import msgspec
 
@@ -20,9 +20,16 @@ from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.bandwidth.replication_quotas import constant_traffic
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.constant_rate.connections import CertainConnections
-from klamm.brokers.constant_rate.replica_rates import FollowerRate, LeaderRate
+from klamm.brokers.constant_rate.replica_rates import (
+    FollowerRate,
+    LeaderRate,
+    Readiness,
+    readiness_of,
+)
+from klamm.brokers.leaders.leader_replicas import LeaderReplicas
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.record_parts import end_of
+from klamm.brokers.partitions.log_schedules import LogSchedules
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.partitions.remote_replica import NEVER_MS
 from klamm.cluster.api_errors import Errors
@@ -42,19 +49,18 @@ from klamm.cluster.data_requests import (
     FetchResponse,
 )
 from klamm.cluster.records import size_of
-from klamm.cluster.requests import Address, Disconnected, Message
+from klamm.cluster.requests import Address, Disconnected
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 
-if TYPE_CHECKING:
-    from klamm.brokers.leaders.leader_replicas import LeaderReplicas
-
+RateRequest = ConstantRateRequest | RevokeRates | Disconnected
 RateMessage = ConstantRateResponse | FetchResponse | RevokeRates
 
+_ACKS: Final = -1
+"""The acks of all constant-rate workloads."""
 
-class ConstantRates:
-    """One broker's replicas that follow a schedule. ``leaders`` is set by LeaderReplicas."""
 
-    leaders: LeaderReplicas
+class ConstantRates(LogSchedules):
+    """The replicas of one broker that follow the schedule of a constant-rate workload."""
 
     def __init__(
         self,
@@ -63,12 +69,14 @@ class ConstantRates:
         connections: CertainConnections | None,
         copying: Copying,
         now_ms: Callable[[], float],
+        leaders: LeaderReplicas,
     ) -> None:
         self._address = Address("broker", broker_id)
         self._config = config
         self._connections = connections
         self._copying = copying
         self._now_ms = now_ms
+        self._leaders = leaders
         self._leading: dict[TopicPartition, LeaderRate] = {}
         self._following: dict[TopicPartition, FollowerRate] = {}
         self._looked_up: dict[TopicPartition, None] = {}
@@ -87,7 +95,6 @@ class ConstantRates:
         return tp in self._leading or tp in self._following
 
     def look_up(self, tp: TopicPartition) -> None:
-        """Append all records due by now to a replica, and mark it for ``take_messages``."""
         if tp in self._leading or tp in self._following:
             self.materialize(tp)
             self._looked_up[tp] = None
@@ -100,12 +107,11 @@ class ConstantRates:
                 rate.materialized_ms = now_ms
                 rate.materialize(now_ms)
                 foreseen = rate.is_acknowledged  # by enough_ms
-                self.leaders.increment_high_watermark(tp, rate.partition, now_ms, foreseen)
+                self._leaders.increment_high_watermark(tp, rate.partition, now_ms, foreseen)
         elif (following := self._following.get(tp)) is not None:
             following.materialize(self._now_ms())
 
     def materialize_all(self) -> bool:
-        """Append due records to all replicas with a schedule; return True if there are any."""
         for tp in (*self._leading, *self._following):
             self.materialize(tp)
         return bool(self._leading or self._following)
@@ -113,11 +119,6 @@ class ConstantRates:
     def enough_ms(
         self, room: Mapping[TopicPartition, int], missing_bytes: int, now_ms: float, until_ms: float
     ) -> float:
-        """Return the time at which schedules will have added ``missing_bytes`` for a fetch.
-
-        Only bytes below high watermarks count, at most ``room`` for each partition. Call
-        ``materialize`` first. Return infinity if the schedules add fewer bytes by ``until_ms``.
-        """
         acknowledged = [
             (rate.schedule, rate.commit_delay_ms, rate.partition.high_watermark, most)
             for tp, most in room.items()
@@ -143,21 +144,18 @@ class ConstantRates:
 
     # -- messages
 
-    def handle(self, message: Message, now_ms: float) -> bool:
-        """Handle a message about constant rates; return False for any other message."""
-        match message.body:
-            case ConstantRateRequest() as request:
-                self._accept_rates(message.source, request, now_ms)
+    def handle(self, source: Address, message: RateRequest, now_ms: float) -> None:
+        """Handle a message about constant rates, or the loss of a connection."""
+        match message:
+            case ConstantRateRequest():
+                self._accept_rates(source, message, now_ms)
             case RevokeRates(partitions):
                 for tp, leader_epoch in partitions.items():
                     rate = self._leading.get(tp)
                     if rate is not None and rate.partition.leader_epoch == leader_epoch:
-                        self._remove_follower(tp, rate, message.source.id, now_ms)
+                        self._remove_follower(tp, rate, source.id, now_ms)
             case Disconnected():
-                self._on_disconnected(message.source, now_ms)
-            case _:
-                return False
-        return True
+                self._on_disconnected(source, now_ms)
 
     def _on_disconnected(self, gone: Address, now_ms: float) -> None:
         is_broker = gone.role == "broker"
@@ -167,7 +165,7 @@ class ConstantRates:
         for tp, leader_rate in list(self._leading.items()):
             if leader_rate.producer == gone:
                 self._stop(tp, Errors.NETWORK_EXCEPTION)
-                self.leaders.isr_changes.watch(tp, now_ms)
+                self._leaders.isr_changes.watch(tp, now_ms)
             elif is_broker:
                 self._remove_follower(tp, leader_rate, gone.id, now_ms)
 
@@ -176,7 +174,7 @@ class ConstantRates:
         now_ms = self._now_ms()
         for tp in list(self._leading):
             self._stop(tp, Errors.NETWORK_EXCEPTION)
-            self.leaders.isr_changes.watch(tp, now_ms)
+            self._leaders.isr_changes.watch(tp, now_ms)
         for rate in self._following.values():
             rate.materialize(now_ms)
         self._following.clear()
@@ -189,7 +187,7 @@ class ConstantRates:
         to_fetch_again, self._to_fetch_again = self._to_fetch_again, {}
         for replica_id, answers in to_fetch_again.items():
             for tp in answers:
-                self.leaders.expect_fetch(tp, replica_id, now_ms)
+                self._leaders.expect_fetch(tp, replica_id, now_ms)
         progress, self._progress = self._progress, {}
         revoked, self._revoked = self._revoked, {}
         return [
@@ -208,8 +206,8 @@ class ConstantRates:
         if self._connection_to(producer) != request.connection:
             return
         for tp, rate in request.partitions.items():
-            partition = self.leaders.find(tp, NO_EPOCH)
-            error = self.leaders.produces.check_rate(tp)
+            partition = self._leaders.find(tp, NO_EPOCH)
+            error = self._leaders.produces.check(tp, _ACKS)
             if error or isinstance(partition, Errors) or not isinstance(partition.log, IntervalLog):
                 error = error or Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
                 self._notify(producer, tp, ConstantRateProgress(error, rate.number))
@@ -226,7 +224,7 @@ class ConstantRates:
             self._leading[tp] = LeaderRate(partition, schedule, producer, rate.number, end)
             self._reserve_traffic(tp)
             self.look_up(tp)
-            self.leaders.notify_followers(tp, partition, now_ms)
+            self._leaders.notify_followers(tp, partition, now_ms)
 
     def _stop(self, tp: TopicPartition, error: Errors) -> None:
         """End a producer's rate: notify the producer, and make the followers fetch again."""
@@ -268,31 +266,30 @@ class ConstantRates:
         replica_id: int,
         answer: FetchedPartition | None,
     ) -> FetchedPartition | None:
-        """Return a response that offers the follower a rate agreement, to replace ``answer``.
+        """See LogSchedules. The response also contains the last records that the follower lacks.
 
-        The response also contains the last records that the follower lacks. Return None if the
-        partition has no rate, or if the follower has not caught up: it lacks more records than
-        ``answer`` contains or, if bandwidth is limited, more than replica.fetch.max.bytes.
+        A follower that lacks more records than ``answer`` contains cannot follow the schedule yet.
+        Neither can one that lacks more than replica.fetch.max.bytes, if bandwidth is limited.
         """
         rate, log, remote = self._leading.get(tp), partition.log, partition.remote(replica_id)
         if rate is None or log is None or remote is None:
             return None
-        if answer is None and remote.owes_fetch and not remote.keeps_up:
+        readiness = readiness_of(remote, answer)
+        if readiness is Readiness.AWAITED:
             return None
-        offset, records = remote.log_end_offset, None
-        if not remote.keeps_up:
-            records = None if answer is None else answer.records
-            if records is not None:
-                is_limited = self._copying.is_limited
-                if is_limited and size_of(records) > self._config.replica_fetch_max_bytes:
-                    return None
-                offset = end_of(records).end_offset
-            if offset != log.log_end_offset:
+        end, records = remote.log_end_offset, None
+        if readiness is Readiness.LACKS_RECORDS:
+            assert answer is not None and answer.records is not None
+            records = answer.records
+            end = end_of(records).end_offset
+            if self._copying.is_limited and size_of(records) > self._config.replica_fetch_max_bytes:
                 return None
+        if end != log.log_end_offset and readiness is not Readiness.AGREED:
+            return None
         connection = self._connection_to(Address("broker", replica_id))
         if connection == NO_CONNECTION:
             return None
-        remote.owes_fetch = not remote.keeps_up
+        remote.owes_fetch = readiness is not Readiness.AGREED
         remote.sent_high_watermark = partition.high_watermark
         return FetchedPartition(
             Errors.NONE,
@@ -309,7 +306,6 @@ class ConstantRates:
     def on_fetch(
         self, tp: TopicPartition, partition: Partition, replica_id: int, asked: FetchPartition
     ) -> bool:
-        """Record whether a fetch names the current agreement; return False for an old agreement."""
         rate, agreement = self._leading.get(tp), asked.agreement
         holds = (
             rate is not None
@@ -323,21 +319,18 @@ class ConstantRates:
             self._reserve_traffic(tp)
         if rate is not None and holds and replica_id not in partition.maximal_isr:
             # The follower reaches the high watermark without another fetch.
-            self.leaders.expect_fetch(tp, replica_id, self._now_ms())
+            self._leaders.expect_fetch(tp, replica_id, self._now_ms())
         return holds or agreement is None
 
     def is_reachable(self, tp: TopicPartition, replica_id: int) -> bool:
-        """Return False if the partition has a rate but no lossless connection to the follower."""
         if tp not in self._leading:
             return True
         return self._connection_to(Address("broker", replica_id)) != NO_CONNECTION
 
     def may_lag(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
-        """Return True if the partition has a schedule that the follower does not follow."""
         return tp in self._leading and not partition.keeps_up(replica_id)
 
     def to_notify(self, tp: TopicPartition, partition: Partition) -> list[int]:
-        """Return the followers to which the leader must send a new high watermark."""
         rate = self._leading.get(tp)
         knows = rate is not None and rate.is_acknowledged
         return [one.replica_id for one in partition.remotes if not (knows and one.keeps_up)]
@@ -351,8 +344,8 @@ class ConstantRates:
             self.look_up(tp)
             remote.keeps_up = False
             self._reserve_traffic(tp)
-            self.leaders.expect_fetch(tp, replica_id, now_ms)
-            self.leaders.isr_changes.watch(tp, now_ms)
+            self._leaders.expect_fetch(tp, replica_id, now_ms)
+            self._leaders.isr_changes.watch(tp, now_ms)
 
     def _revoke_followers(self, tp: TopicPartition, rate: LeaderRate) -> None:
         """Make all followers stop following the schedule and fetch again."""
@@ -371,7 +364,7 @@ class ConstantRates:
             rate = self._leading.get(tp)
             if rate is None:
                 continue
-            if error := self.leaders.produces.check_rate(tp):
+            if error := self._leaders.produces.check(tp, _ACKS):
                 self._stop(tp, error)
                 continue
             partition = rate.partition
@@ -384,7 +377,7 @@ class ConstantRates:
                 continue
             self._send_progress(tp, rate)
         if changed:
-            self.leaders.on_schedules_acknowledged(changed, now_ms)
+            self._leaders.on_schedules_acknowledged(changed, now_ms)
 
     # -- as a leader: bandwidth
 
@@ -417,7 +410,6 @@ class ConstantRates:
     # -- as a follower
 
     def name_agreements(self, asked: dict[TopicPartition, FetchPartition]) -> None:
-        """Add to a fetch the rate agreements that this broker has accepted as a follower."""
         if not self._following:
             return
         for tp, position in asked.items():
@@ -425,10 +417,6 @@ class ConstantRates:
                 asked[tp] = msgspec.structs.replace(position, agreement=rate.agreement)
 
     def on_answer(self, tp: TopicPartition, answer: FetchedPartition, now_ms: float) -> bool:
-        """Process a leader's response; return True if it only confirms the rate agreement.
-
-        Any other response ends the agreement, and the caller has to process its contents.
-        """
         rate = self._following.get(tp)
         if rate is None:
             return False
@@ -444,10 +432,6 @@ class ConstantRates:
         return False
 
     def accept(self, tp: TopicPartition, partition: Partition, answer: FetchedPartition) -> bool:
-        """Accept the rate agreement in a response.
-
-        Return False if it is missing, has lost its connection, or does not start at the log end.
-        """
         agreement, log, state = answer.agreement, partition.log, partition.state
         if agreement is None or log is None or state is None:
             return False
@@ -488,7 +472,6 @@ class ConstantRates:
         self._looked_up[tp] = None
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """Stop appending to a replica by schedule. A leader sends ``error`` to the producer."""
         self._stop(tp, error)
         if (rate := self._following.get(tp)) is not None:
             self._leave(tp, rate)

@@ -7,15 +7,16 @@ I/O and reads no clock.
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import Final
 
 import msgspec
 
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.partitions.partition import Partition
-from klamm.brokers.partitions.remote_replica import NEVER_MS
+from klamm.brokers.partitions.remote_replica import NEVER_MS, RemoteReplica
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSchedule
-from klamm.cluster.data_requests import MAX_BYTES
+from klamm.cluster.data_requests import MAX_BYTES, FetchedPartition
 from klamm.cluster.records import IntervalRecords, Stretch
 from klamm.cluster.requests import Address
 
@@ -86,6 +87,36 @@ class LeaderRate(msgspec.Struct, gc=False):
             offset = stretches[-1].end
         self.notified_offset = offset
         return tuple(stretches)
+
+
+class Readiness(Enum):
+    """How far a follower is from following the leader's schedule.
+
+    - ``LACKS_RECORDS``: the next response contains records that the follower lacks.
+    - ``AWAITED``: it was sent records or an offer, and its next fetch has not arrived.
+    - ``CAUGHT_UP``: it has all records that the leader had when it last fetched.
+    - ``AGREED``: it accepted a rate agreement, and only has to be notified of changes. The leader
+      knows its log end with a delay (cluster/constant_rate.py).
+    """
+
+    LACKS_RECORDS = auto()
+    AWAITED = auto()
+    CAUGHT_UP = auto()
+    AGREED = auto()
+
+
+def readiness_of(remote: RemoteReplica, answer: FetchedPartition | None) -> Readiness:
+    """Return the state of a follower that would be sent ``answer`` without an offer.
+
+    ``pending_data_for`` has made this response; None means that there is nothing to be sent.
+    """
+    if remote.keeps_up:
+        return Readiness.AGREED
+    if answer is not None and answer.records is not None:
+        return Readiness.LACKS_RECORDS
+    if answer is None and remote.owes_fetch:
+        return Readiness.AWAITED
+    return Readiness.CAUGHT_UP
 
 
 class FollowerRate(msgspec.Struct, gc=False):

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Container
 
 from klamm.brokers.config import BrokerConfig
-from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.followers.follower import NextFetch, fetch_position, take_fetched
 from klamm.brokers.logs.corrupt_batch import CorruptBatch, readable_batches
 from klamm.brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
 from klamm.brokers.logs.log_journal import FetchedCorruptBatch, LogJournal, Truncation
+from klamm.brokers.partitions.log_schedules import LogSchedules
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
@@ -63,6 +63,7 @@ class ReplicaFetcherManager:
     """All fetchers of one broker, keyed by leader.
 
     - ``on_log_error``: called with the errors of the followers' logs.
+    - ``schedules``: the logs that grow without requests.
     - ``failed``: partitions with a log error, and those that a broker follows while it is shutting
       down. They are not fetched until the next LeaderAndIsr request for them.
     """
@@ -73,13 +74,12 @@ class ReplicaFetcherManager:
         config: BrokerConfig,
         send: SendRequest,
         on_log_error: OnLogError,
-        rates: ConstantRates,
         log_journal: LogJournal | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._send = send
-        self._rates = rates
+        self.schedules = LogSchedules()
         self._fetchers: dict[int, _Fetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._on_log_error = on_log_error
@@ -131,7 +131,7 @@ class ReplicaFetcherManager:
                 continue
             ready = fetcher.ready()
             if ready:
-                self._rates.name_agreements(ready)
+                self.schedules.name_agreements(ready)
                 fetcher.in_flight = ready
                 fetcher.due_ms = now_ms + self._config.replica_socket_timeout_ms
                 fetcher.correlation_id = self._send(
@@ -204,11 +204,11 @@ class ReplicaFetcherManager:
         disk fails, or if the log does not accept the records.
         """
         try:
-            if self._rates.on_answer(tp, answer, now_ms):
+            if self.schedules.on_answer(tp, answer, now_ms):
                 return NextFetch.ON_NOTIFICATION
             if answer.diverging is None and answer.error is Errors.NONE:
                 next_fetch = take_fetched(partition, answer, now_ms)
-                has_agreed = self._rates.accept(tp, partition, answer)
+                has_agreed = self.schedules.accept(tp, partition, answer)
                 return NextFetch.AT_ONCE if has_agreed else next_fetch
             if answer.error is Errors.CORRUPT_MESSAGE:
                 reason = "the leader cannot read the batch"
@@ -301,7 +301,7 @@ class ReplicaFetcherManager:
         watermark. (Kafka's followers always fetch again.)
         """
         self.remove(tp)
-        if tp in self._rates or partition.log is None:
+        if tp in self.schedules or partition.log is None:
             return
         if partition.high_watermark < partition.log.log_end_offset:
             again_ms = now_ms + self._config.replica_fetch_wait_max_ms

@@ -10,13 +10,14 @@ fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from klamm.brokers.leaders.fetch_sessions import Fetched, FetchSession, FetchSessions
 from klamm.brokers.leaders.purgatory import Purgatory
 from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
+from klamm.brokers.partitions.log_schedules import LogSchedules
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
@@ -42,18 +43,12 @@ from klamm.cluster.requests import Message
 from klamm.cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
-EnoughMs = Callable[[Mapping[TopicPartition, int], int, float, float], float]
-"""Returns the time at which constant-rate workloads will have added enough bytes to partitions.
-
-The arguments are how many bytes count at most for each partition, the number of bytes, the current
-time and the latest time. Returns infinity if fewer bytes are added by the latest time.
-"""
 
 
 class _Waiting(msgspec.Struct):
     """A delayed fetch, which times out at ``due_ms``.
 
-    It is answered earlier, at ``enough_ms``, if constant-rate workloads add enough bytes.
+    It is answered earlier, at ``enough_ms``, if the schedules of logs add enough bytes.
     """
 
     message: Message
@@ -86,7 +81,6 @@ class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
         self,
         find: Find,
         on_log_error: OnLogError,
-        enough_ms: EnoughMs,
         sessions: FetchSessions,
         max_bytes: int,
     ) -> None:
@@ -94,7 +88,7 @@ class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
         self._find = find
         self._sessions = sessions
         self._max_bytes = max_bytes
-        self._enough_ms = enough_ms
+        self.schedules = LogSchedules()
         self._on_log_error = on_log_error
 
     # -- fetches
@@ -116,7 +110,7 @@ class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
     def on_high_watermarks(self, tps: Iterable[TopicPartition], now_ms: float) -> None:
         """Retry the delayed fetches of some partitions.
 
-        Call this when high watermarks have advanced, or when constant-rate workloads start or stop
+        Call this when high watermarks have advanced, or when the schedules of logs start or stop
         advancing them.
         """
         numbers = [number for tp in tps for number in self._by_partition.get(tp, ())]
@@ -147,7 +141,7 @@ class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
     def _try(self, number: int, now_ms: float) -> None:
         """Answer a delayed fetch if enough bytes are available or if it has timed out.
 
-        Otherwise set the time at which constant-rate workloads will have added enough bytes.
+        Otherwise set the time at which the schedules of logs will have added enough bytes.
         """
         waiting = self._waiting.get(number)
         if waiting is None:
@@ -164,7 +158,7 @@ class ConsumerReads(Purgatory[_Waiting, FetchResponse]):
             self._answer(number, {})
             return
         room = {tp: request.partitions[tp].max_bytes - size for tp, size in available.items()}
-        waiting.enough_ms = self._enough_ms(room, missing_bytes, now_ms, waiting.due_ms)
+        waiting.enough_ms = self.schedules.enough_ms(room, missing_bytes, now_ms, waiting.due_ms)
         self._due_ms = min(self._due_ms, waiting.due_ms, waiting.enough_ms)
 
     def _available(self, request: FetchRequest) -> dict[TopicPartition, int] | None:

@@ -16,7 +16,6 @@ from typing import Final
 
 from klamm.brokers.bandwidth.copying import ReplicaCopy
 from klamm.brokers.config import BrokerConfig
-from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
 from klamm.brokers.leaders.consumer_reads import ConsumerReads
 from klamm.brokers.leaders.copies import Copies
@@ -29,6 +28,7 @@ from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.replica_log import Appended, ReplicaLog
 from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.partitions.log_schedules import LogSchedules
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
@@ -53,7 +53,7 @@ class LeaderReplicas:
 
     ReplicaManager updates ``partitions`` (all partitions that the broker hosts) and
     ``offline_partitions``. ``on_log_error`` handles a log failure and returns the error for the
-    response.
+    response. ``schedules``: the logs that grow without requests.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class LeaderReplicas:
         offline_partitions: Container[TopicPartition],
         alter_isr_manager: IsrManager,
         on_log_error: OnLogError,
-        rates: ConstantRates,
         copies: Copies,
         quirks: Quirks,
     ) -> None:
@@ -77,15 +76,12 @@ class LeaderReplicas:
         self.produces = Produces(
             broker_id, partitions, self._not_hosted, self._append, on_log_error
         )
-        self._rates = rates
-        rates.leaders = self
+        self.schedules = LogSchedules()
         self.isr_changes = IsrChanges(
             broker_id, config, metadata_cache, self._look_up, alter_isr_manager
         )
         sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
-        self.consumers = ConsumerReads(
-            self.find, on_log_error, rates.enough_ms, sessions, config.fetch_max_bytes
-        )
+        self.consumers = ConsumerReads(self.find, on_log_error, sessions, config.fetch_max_bytes)
         self.deletes = RecordDeletion(
             self.find, self._notify_of_start, on_log_error, metadata_cache
         )
@@ -95,6 +91,10 @@ class LeaderReplicas:
         self._unreachable = FollowerNotifications(_RARELY * config.replica_fetch_wait_max_ms)
         self._copies = copies
         self._probes: dict[PartitionAndReplica, None] = {}
+
+    def use(self, schedules: LogSchedules) -> None:
+        """Let logs grow by schedules, too."""
+        self.schedules = self.consumers.schedules = schedules
 
     # -- leaders come and go
 
@@ -109,7 +109,7 @@ class LeaderReplicas:
         tp = state.topic_partition
         was_restarted = partition.state is None and not state.is_new
         self.isr_changes.forget(tp, partition)
-        self._rates.on_new_epoch(tp)
+        self.schedules.on_new_epoch(tp)
         partition.make_leader(state, now_ms)
         if was_restarted:
             for replica_id in [r for r in partition.replicas if r not in partition.isr]:
@@ -125,7 +125,7 @@ class LeaderReplicas:
     def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
         """Stop leading a partition, if this broker leads it, and answer its delayed requests."""
         self.isr_changes.forget(tp, partition)
-        self._rates.end(tp, error)
+        self.schedules.end(tp, error)
         self.produces.end(tp, error)
         self.deletes.end(tp, error)
         self.consumers.end(tp, error)
@@ -140,7 +140,7 @@ class LeaderReplicas:
         now_ms: float,
         wall_ms: int,
     ) -> Appended:
-        self._rates.end(tp, Errors.NONE)
+        self.schedules.end(tp, Errors.NONE)
         appended = partition.append_as_leader(produced, wall_ms)
         self.notify_followers(tp, partition, now_ms)
         self.increment_high_watermark(tp, partition, now_ms)
@@ -157,7 +157,7 @@ class LeaderReplicas:
             self.isr_changes.watch(tp, now_ms)
 
     def _notify_of_start(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
-        self._rates.end(tp, Errors.NONE)
+        self.schedules.end(tp, Errors.NONE)
         self.notify_followers(tp, partition, now_ms)
 
     # -- fetches
@@ -196,7 +196,7 @@ class LeaderReplicas:
             return None
         self._fetches.remove_owing(tp, replica_id)
         self._unreachable.remove_owing(tp, replica_id)
-        if not self._rates.on_fetch(tp, partition, replica_id, asked):
+        if not self.schedules.on_fetch(tp, partition, replica_id, asked):
             return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
         self.isr_changes.maybe_expand(tp, partition, replica_id)
         self.increment_high_watermark(tp, partition, now_ms)
@@ -214,7 +214,7 @@ class LeaderReplicas:
         return partition.check_fetch(self._broker_id, current_leader_epoch) or partition
 
     def _look_up(self, tp: TopicPartition) -> Partition | None:
-        self._rates.look_up(tp)
+        self.schedules.look_up(tp)
         return self._partitions.get(tp)
 
     def _not_hosted(self, partition: TopicPartition) -> Errors:
@@ -228,12 +228,12 @@ class LeaderReplicas:
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> FetchedPartition | None:
         answer = pending_data_for(partition, replica_id, self._config.replica_fetch_max_bytes)
-        offered = self._rates.offer(tp, partition, replica_id, answer)
+        offered = self.schedules.offer(tp, partition, replica_id, answer)
         if offered is not None:
             answer = offered
         elif answer is not None and self._copies.begin(tp, partition, replica_id, answer):
             return None
-        if self._rates.may_lag(tp, partition, replica_id) or (
+        if self.schedules.may_lag(tp, partition, replica_id) or (
             answer is not None and (answer.records is not None or answer.fetch_offset < 0)
         ):
             self.expect_fetch(tp, replica_id, now_ms)
@@ -242,9 +242,9 @@ class LeaderReplicas:
     def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
         """Expect a fetch from a follower, and notify the follower again if no fetch arrives.
 
-        If a partition has a constant-rate workload, unreachable followers are notified less often.
+        Followers that cannot be offered the schedule of a partition are notified less often.
         """
-        is_reachable = self._rates.is_reachable(tp, replica_id)
+        is_reachable = self.schedules.is_reachable(tp, replica_id)
         (self._fetches if is_reachable else self._unreachable).add_owing(tp, replica_id, now_ms)
 
     def on_arrived(self, copy_id: ReplicaCopy, size_bytes: int, now_ms: float) -> None:
@@ -278,8 +278,8 @@ class LeaderReplicas:
         return responses
 
     def _is_behind(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
-        """Return True if a follower lags, or does not follow the constant-rate schedule."""
-        return self._rates.may_lag(tp, partition, replica_id) or partition.lags(replica_id)
+        """Return True if a follower lags, or does not follow the schedule of the partition."""
+        return self.schedules.may_lag(tp, partition, replica_id) or partition.lags(replica_id)
 
     def _resend(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
@@ -335,10 +335,10 @@ class LeaderReplicas:
     ) -> None:
         """Advance the high watermark if the ISR allows it, and notify followers and clients.
 
-        ``foreseen``: ConstantRates.enough_ms said when to retry delayed fetches, not now."""
+        ``foreseen``: LogSchedules.enough_ms said when to retry delayed fetches, not now."""
         max_lag_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, max_lag_ms):
-            self._fetches.add_pending(tp, self._rates.to_notify(tp, partition))
+            self._fetches.add_pending(tp, self.schedules.to_notify(tp, partition))
             self.produces.complete(tp, partition)
             if not foreseen:
                 self.consumers.on_high_watermarks((tp,), now_ms)

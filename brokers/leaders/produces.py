@@ -96,7 +96,7 @@ class Produces:
         answers: dict[TopicPartition, ProducedPartition] = {}
         required: dict[TopicPartition, int] = {}
         for tp, produced in body.partitions.items():
-            error = self._check(tp, body.acks)
+            error = self.check(tp, body.acks)
             if is_internal(tp.topic) and not internal_topics_allowed:
                 error = self._unless_unknown(tp, Errors.INVALID_TOPIC_EXCEPTION)
             if error:
@@ -126,13 +126,6 @@ class Produces:
             self.complete(tp, self._partitions[tp])
         return None
 
-    def check_rate(self, tp: TopicPartition) -> Errors:
-        """Return NONE if a partition can accept a constant-rate workload, or else the error.
-
-        Constant-rate workloads use acks -1.
-        """
-        return self._check(tp, acks=-1)
-
     def _unless_unknown(self, tp: TopicPartition, error: Errors) -> Errors:
         is_unknown = tp not in self._partitions and self._not_hosted(tp) is _UNKNOWN
         return _UNKNOWN if is_unknown else error
@@ -143,7 +136,8 @@ class Produces:
             return ProducedPartition(error)
         return ProducedPartition(error, log_start_offset=_log_start_offset(partition))
 
-    def _check(self, tp: TopicPartition, acks: int) -> Errors:
+    def check(self, tp: TopicPartition, acks: int) -> Errors:
+        """Return NONE if a producer with ``acks`` may append to a partition, or else the error."""
         partition = self._partitions.get(tp)
         if partition is None:
             return self._not_hosted(tp)

@@ -180,34 +180,30 @@ class IntervalLog(msgspec.Struct, gc=False):
 
         Has the same effect as ``append_as_follower``, but is faster.
         """
-        kept, epochs, start = self.kept, self.epochs, self.log_end_offset
+        kept, start = self.kept, self.log_end_offset
         size_bytes = (end - start) * record_size_bytes
-        if (
-            isinstance(kept, Held)
-            and kept.intervals
-            and not (kept.rolled and kept.rolled[-1] == start)
-            and epochs
-            and epochs[-1].epoch == leader_epoch
-            and not self._must_roll(kept, size_bytes, timestamp_ms)
-            and (last := kept.intervals[-1]).leader_epoch == leader_epoch
-            and last.size_bytes == record_size_bytes * (last.end - last.start)
-        ):
-            # Nearly all appends extend the last interval.
-            kept.intervals[-1] = Interval(
-                leader_epoch,
-                last.start,
-                end,
-                last.size_bytes + size_bytes,
-                max(last.max_timestamp_ms, timestamp_ms),
-            )
+        added = Interval(leader_epoch, start, end, size_bytes, timestamp_ms)
+        if isinstance(kept, Held) and self._extends_last(kept, added):
+            # Nearly all appends do.
+            kept.intervals[-1] = join_adjacent(kept.intervals[-1], added)
             kept.active_bytes += size_bytes
             self.log_end_offset = end
             if end - self.recovery_point >= self.config.flush_messages:
                 self.flush()
-            return
-        self._check_fits_segment(size_bytes)
-        self._roll_for(size_bytes, timestamp_ms)
-        self._append(Interval(leader_epoch, start, end, size_bytes, timestamp_ms))
+        else:
+            self._check_fits_segment(size_bytes)
+            self._roll_for(size_bytes, timestamp_ms)
+            self._append(added)
+
+    def _extends_last(self, held: Held, added: Interval) -> bool:
+        """Return True if records at the log end only make the last interval longer."""
+        if not held.intervals or (held.rolled and held.rolled[-1] == added.start):
+            return False
+        if not self.epochs or self.epochs[-1].epoch != added.leader_epoch:
+            return False
+        if self._must_roll(held, added.size_bytes, added.max_timestamp_ms):
+            return False
+        return can_be_joined(held.intervals[-1], added)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Read intervals from ``offset`` onward (see ReplicaLog).
