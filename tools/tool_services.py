@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.placement.draws import IntSource
 from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -40,10 +41,10 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
     @contextmanager
     def connected(
         self, zookeeper: str | None, server: str | None, *, writes: bool = False
-    ) -> Iterator[KafkaZkClient | KafkaAdmin]:
-        """Context manager that yields a client of ``zookeeper``, or of ``server`` if that is None.
+    ) -> Iterator[ZooKeeperAdmin | KafkaAdmin]:
+        """Context manager that yields an admin of ``zookeeper``, or of ``server`` if that is None.
 
-        With ``writes``, a client of ZooKeeper has passed ``before_write``.
+        With ``writes``, an admin of ZooKeeper has passed ``before_write``.
         """
         if zookeeper is None:
             with self.open_cluster(server or "") as admin:
@@ -53,4 +54,4 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
             client = KafkaZkClient(store)
             if writes:
                 self.before_write(client)
-            yield client
+            yield ZooKeeperAdmin(client, self.source, self.pools)

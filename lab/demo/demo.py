@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import joined
 from klamm.cluster.errors import KlammError
@@ -32,7 +33,7 @@ from klamm.lab.demo.demo_stage import RACKS, TIMEOUT_S, DemoOptions, Stage
 from klamm.statemachines.partition_state import PartitionState
 from klamm.tools.tool_output import ToolOutput
 from klamm.tools.topics.options import TopicCommandOptions
-from klamm.tools.topics.zookeeper_topics import ZooKeeperTopics
+from klamm.tools.topics.service import TopicService
 from klamm.world.transport import RequestClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.waiting import wait_until
@@ -167,14 +168,15 @@ class _Story:
         command = TopicCommandOptions(
             ["--zookeeper", self._stage.connect_string, "--create", "--topic", topic, *how]
         )
-        self._topics().create(command, said)
+        self._topics(command, said).create()
         times = self._times_of(topic, begun_ms)
         facts = {"topic": topic, "how": list(how), **times}
         command_line = f"kafka-topics --create --topic {topic} {' '.join(how)}"
         return [command_line, said.text.strip(), _timeline(times)], facts
 
-    def _topics(self) -> ZooKeeperTopics:
-        return ZooKeeperTopics(KafkaZkClient(self._stage.cluster.store), self._stage.random)
+    def _topics(self, command: TopicCommandOptions, said: ToolOutput) -> TopicService:
+        client = KafkaZkClient(self._stage.cluster.store)
+        return TopicService(ZooKeeperAdmin(client, self._stage.random), command, said)
 
     def _ask_controller(self) -> _Output:
         clock, transport = self._stage.cluster.clock, self._stage.cluster.transport
@@ -228,7 +230,7 @@ class _Story:
     def _describe(self) -> _Output:
         said = ToolOutput(topics=[], warnings=[])
         command = TopicCommandOptions(["--zookeeper", self._stage.connect_string, "--describe"])
-        self._topics().describe(command, said)
+        self._topics(command, said).describe()
         return said.text.expandtabs().splitlines(), {"topics": said.report["topics"]}
 
     # -- losses

@@ -17,6 +17,7 @@ from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS, ConfigRe
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_config, sanitized
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidConfiguration
+from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.cluster.configs import THROTTLED_RATES
 from klamm.cluster.errors import (
     EnvironmentProblem,
@@ -72,8 +73,8 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
         server = command.options.text("bootstrap-server")
         with services.connected(zookeeper, server, writes=command.action == "alter") as found:
             tool = (
-                _ZooKeeperTool(found, output)
-                if isinstance(found, KafkaZkClient)
+                _ZooKeeperTool(found.client, output)
+                if isinstance(found, ZooKeeperAdmin)
                 else ClusterConfigs(found, output)
             )
             getattr(tool, command.action)(command)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from klamm.admin.topics import read_assignments
+from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.cluster.errors import (
     AdminCommandFailed,
     AdminOperationError,
@@ -82,11 +83,11 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
         output.println(*ZOOKEEPER_WARNING)
     zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
     with services.connected(zookeeper, server, writes=True) as found:
-        if not isinstance(found, KafkaZkClient):
+        if not isinstance(found, ZooKeeperAdmin):
             kind = ElectionType.PREFERRED
             return run_election(found, kind, partitions, TIMEOUT_MS, _TEXTS, output)
         try:
-            _write_znode(found, partitions, output)
+            _write_znode(found.client, partitions, output)
         except (EnvironmentProblem, NotKlamm):
             raise
         except KlammError as error:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.admin.failures import as_futures
+from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.cluster.errors import AdminError, EnvironmentProblem, KlammError, NotKlamm, UsageError
 from klamm.placement.pools import NO_POOLS
 from klamm.tools.command_result import CommandResult
@@ -27,7 +28,6 @@ from klamm.tools.tool_output import (
     java_message,
 )
 from klamm.tools.tool_services import ToolServices
-from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import MalformedZNode
 
 INCONCLUSIVE: Final = 12
@@ -60,8 +60,8 @@ def _run(
         return _failed(output, error)
     with services.connected(zookeeper, server) as found:
         tool = (
-            ZooKeeperReassignment(found, output, own, services)
-            if isinstance(found, KafkaZkClient)
+            ZooKeeperReassignment(found.client, output, own, services)
+            if isinstance(found, ZooKeeperAdmin)
             else ClusterReassignment(as_futures(found), output, own, services)
         )
         try:

@@ -20,10 +20,8 @@ from klamm.tools.tool_output import (
     java_message,
 )
 from klamm.tools.tool_services import ToolServices
-from klamm.tools.topics.cluster_topics import ClusterTopics
 from klamm.tools.topics.options import PARSER, TopicCommandOptions
-from klamm.tools.topics.zookeeper_topics import ZooKeeperTopics
-from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.tools.topics.service import TopicService
 
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
 _RACKS_HINT: Final = (
@@ -48,14 +46,9 @@ def _run(output: ToolOutput, args: Sequence[str], services: ToolServices) -> Com
     output.report["action"] = command.action
     _check_pools(command, services)
     writes = command.action in WRITING_ACTIONS
-    with services.connected(zookeeper, server, writes=writes) as found:
-        service = (
-            ZooKeeperTopics(found, services.source, services.pools)
-            if isinstance(found, KafkaZkClient)
-            else ClusterTopics(found)
-        )
+    with services.connected(zookeeper, server, writes=writes) as admin:
         try:
-            getattr(service, command.action)(command, output)
+            getattr(TopicService(admin, command, output), command.action)()
         except EnvironmentProblem:
             raise
         except KlammError as error:
