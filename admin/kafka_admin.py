@@ -25,7 +25,7 @@ from klamm.admin.configs.effective_configs import (
     topic_entries,
 )
 from klamm.admin.configs.scram_credentials import UserScramCredentials
-from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.configs.zookeeper import read_overrides
 from klamm.admin.failures import admin_error
 from klamm.admin.topic_description import PartitionDescription, TopicDescription
 from klamm.admin.topics import TopicAdmin
@@ -324,7 +324,7 @@ class KafkaAdmin:
         If ``entities`` is None, all topics and brokers with overrides are returned.
         """
         wanted = None if entities is None else list(map(checked_resource, entities))
-        return ZooKeeperConfigs(self._channel.zk).overrides(wanted)
+        return read_overrides(self._channel.zk, wanted)
 
     @property
     def user_scram_credentials(self) -> UserScramCredentials:

@@ -8,11 +8,14 @@ with a KafkaZkClient.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from klamm.admin.config_validation import changed_configs
+from klamm.admin.configs.config_resource import ConfigResource
+from klamm.admin.configs.zookeeper import change_configs, read_overrides
 from klamm.admin.topic_description import PartitionDescription, TopicDescription
-from klamm.admin.topics import TopicAdmin
+from klamm.admin.topics import TopicAdmin, registered_brokers
 from klamm.cluster.errors import (
     AdminOperationError,
     KlammError,
@@ -26,9 +29,11 @@ from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
+from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import IntSource
 from klamm.placement.pools import NO_POOLS, Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -60,6 +65,10 @@ class ZooKeeperAdmin:
     def list_topics(self) -> Sequence[str]:
         """Return the names of all topics, including those that are marked for deletion."""
         return self.client.get_all_topics_in_cluster()
+
+    def live_brokers(self) -> list[BrokerMetadata]:
+        """Return the registered brokers and their racks, by ascending id."""
+        return registered_brokers(self.client)
 
     def live_broker_ids(self) -> Sequence[int]:
         """Return the ids of the registered brokers, in ascending order."""
@@ -103,6 +112,33 @@ class ZooKeeperAdmin:
             raise AdminOperationError(
                 f"Error while deleting topic {topic}", hint=error.message
             ) from error
+
+    # -- reassignments and configs
+
+    def list_partition_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the targets in /admin/reassign_partitions, as assignments of their partitions."""
+        targets = self.client.get_partition_reassignment()
+        return {tp: ReplicaAssignment(ids or ()) for tp, ids in targets.items()}
+
+    def overrides(
+        self, resources: Collection[ConfigResource] | None = None
+    ) -> dict[ConfigResource, dict[str, str]]:
+        """Return the config overrides of ``resources``; None means all that have any."""
+        return read_overrides(self.client, resources)
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> None:
+        """Change configs of topics and brokers, one by one; the value None removes a config.
+
+        If a change only removes configs that are not set, nothing is written. Raises
+        UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
+        """
+        for resource, wanted in changes.items():
+            before = self.client.get_entity_configs(*resource)
+            configs = changed_configs(before, wanted)
+            if configs != before or any(value is not None for value in wanted.values()):
+                change_configs(self.client, resource, configs)
 
 
 def _stored_topic(

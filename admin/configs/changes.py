@@ -14,7 +14,7 @@ from klamm.admin.config_validation import (
     validate_topic_configs,
 )
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.configs.zookeeper import change_configs
 from klamm.admin.failures import InvalidConfiguration, InvalidRequest
 from klamm.cluster.errors import InvalidConfig, UnknownTopicOrPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -47,7 +47,7 @@ def alter_configs(
         else:
             validate_broker_configs(configs, added)
         if not validate_only:
-            ZooKeeperConfigs(client).change(resource, configs)
+            change_configs(client, resource, configs)
     except InvalidConfiguration:
         raise
     except InvalidConfig as error:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.scram_credentials import sanitized
-from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.configs.zookeeper import change_configs
 from klamm.admin.failures import InvalidRequest, UnsupportedVersion
 from klamm.cluster.jvm.java_double import double_text, parse_double
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -50,7 +50,6 @@ class ClientQuotas:
 
     def __init__(self, client: KafkaZkClient) -> None:
         self._client = client
-        self._configs = ZooKeeperConfigs(client)
 
     def describe(
         self, filters: Sequence[QuotaFilter], *, is_strict: bool
@@ -84,7 +83,7 @@ class ClientQuotas:
             else:
                 configs[name] = _text(name, value, known[name])
         if not validate_only:
-            self._configs.change(resource, configs)
+            change_configs(self._client, resource, configs)
 
     def _entities(self) -> Iterator[tuple[QuotaEntity, ConfigResource]]:
         """Yield every entity that has a config znode."""

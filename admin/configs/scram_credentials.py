@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from klamm.admin.configs.config_resource import USERS, ConfigResource
-from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.configs.zookeeper import change_configs
 from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.jvm.java_base64 import decode_base64
@@ -154,7 +154,6 @@ class UserScramCredentials:
 
     def __init__(self, client: KafkaZkClient) -> None:
         self._client = client
-        self._configs = ZooKeeperConfigs(client)
 
     def configs(self, user: str) -> dict[str, str]:
         """Return a user's configs: {} for an unknown user. Raises MalformedZNode."""
@@ -235,7 +234,7 @@ class UserScramCredentials:
                 return _FAILED  # Java makes no key of nothing.
             credential = credential_of(mechanism, one.salt, one.salted_password, one.iterations)
             configs[mechanism.name] = credential.text
-        self._configs.change(_resource(user), configs)
+        change_configs(self._client, _resource(user), configs)
         return ApiError()
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from klamm.admin.config_validation import changed_configs, validate_broker_configs
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS, ConfigResource
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_config, sanitized
-from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.configs.zookeeper import change_configs, read_overrides
 from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.cluster.configs import THROTTLED_RATES
@@ -107,7 +107,6 @@ class _ZooKeeperTool:
 
     def __init__(self, client: KafkaZkClient, output: ToolOutput) -> None:
         self._client = client
-        self._configs = ZooKeeperConfigs(client)
         self._output = output
 
     def alter(self, command: ConfigOptions) -> None:
@@ -124,7 +123,7 @@ class _ZooKeeperTool:
         configs = changed_configs(configs, {**added, **dict.fromkeys(deleted)})
         if entity.entity_type == BROKERS:
             validate_broker_configs(configs, added)
-        self._configs.change(entity, configs)
+        change_configs(self._client, entity, configs)
         self._output.println(f"Completed updating config for entity: {_shown(entity)}.")
         self._output.report["entities"] = [entity_report(entity, configs)]
 
@@ -135,7 +134,7 @@ class _ZooKeeperTool:
             ConfigResource(entity_type, name)
             for name in children_order(self._client.get_all_entities_with_config(entity_type))
         ]
-        found = self._configs.overrides(entities)
+        found = read_overrides(self._client, entities)
         for entity, configs in found.items():
             # Java's Properties grow one entry earlier than a HashMap.
             order = hash_map_order(list(configs), entries=len(configs) + 1)

@@ -15,11 +15,10 @@ from klamm.cluster.errors import AdminError, EnvironmentProblem, KlammError, Not
 from klamm.placement.pools import NO_POOLS
 from klamm.tools.command_result import CommandResult
 from klamm.tools.jopt import UncaughtException
-from klamm.tools.reassignments.cluster import ClusterReassignment
 from klamm.tools.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
 from klamm.tools.reassignments.options import PARSER, ReassignOptions
+from klamm.tools.reassignments.service import ReassignmentService
 from klamm.tools.reassignments.throttles import read_saved
-from klamm.tools.reassignments.zookeeper import ZooKeeperReassignment
 from klamm.tools.tool_output import (
     KafkaTool,
     ToolOutput,
@@ -59,15 +58,12 @@ def _run(
     except UncaughtException as error:
         return _failed(output, error)
     with services.connected(zookeeper, server) as found:
-        tool = (
-            ZooKeeperReassignment(found.client, output, own, services)
-            if isinstance(found, ZooKeeperAdmin)
-            else ClusterReassignment(as_futures(found), output, own, services)
-        )
+        admin = found if isinstance(found, ZooKeeperAdmin) else as_futures(found)
+        service = ReassignmentService(admin, output, own, services)
         try:
             if command.options.has("bootstrap-server"):
                 check_properties_file(command.options.text("command-config"))
-            getattr(tool, command.action)(command)
+            getattr(service, command.action)(command)
         except (EnvironmentProblem, NotKlamm):
             raise
         except KlammError as error:

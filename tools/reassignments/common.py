@@ -1,42 +1,31 @@
-"""Code that kafka-reassign-partitions uses with --zookeeper as well as with --bootstrap-server.
+"""Plans of kafka-reassign-partitions, klamm's own options, and the report of --verify.
 
-This module generates plans, reports the result of --verify and clears throttles; zookeeper.py and
-cluster.py access the cluster. Mirrors ReassignPartitionsCommand.calculateAssignment and the last
-steps of each action.
+The functions are pure. Mirrors ReassignPartitionsCommand.calculateAssignment.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
-from klamm.cluster.counting import joined, plural
 from klamm.cluster.errors import AdminError
 from klamm.cluster.jvm.java_hash import string_hash
-from klamm.cluster.jvm.scala_sets import hash_set_order, immutable_order, int_hash
+from klamm.cluster.jvm.scala_sets import (
+    SMALL_SET,
+    hash_set_order,
+    mutable_order,
+    topic_partition_hash,
+)
 from klamm.cluster.types import TopicPartition, TopicPartitionReplica
 from klamm.placement.assign import Replicas
-from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
+from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import IntSource
 from klamm.placement.pool_rules import assign_in_pool, check_moves_in_pool
 from klamm.placement.pools import NO_POOLS, Pools
-from klamm.tools.reassignments.options import ReassignOptions
-from klamm.tools.reassignments.reassignment_json import (
-    format_reassignment,
-    parse_generate_arguments,
-)
-from klamm.tools.reassignments.text import LogDirMoveState, PartitionReassignmentState, started_text
-from klamm.tools.reassignments.throttles import Throttles
-from klamm.tools.tool_output import ToolOutput, read_file
-from klamm.tools.tool_services import ToolServices
-
-if TYPE_CHECKING:
-    from klamm.admin.configs.zookeeper import ZooKeeperConfigs
-    from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.tools.reassignments.text import LogDirMoveState, PartitionReassignmentState
 
 COMPLETE: Final = "complete"
 IN_PROGRESS: Final = "in_progress"
@@ -88,6 +77,19 @@ def calculate_assignment(
     return proposed
 
 
+def first_in_zookeeper(of_topic: Sequence[TopicPartition], count: int) -> TopicPartition:
+    """Return the first partition of a topic in Scala's immutable map of ``count`` partitions."""
+    # groupBy splits a HashMap into HashMaps, however small these are.
+    is_hashed = count > SMALL_SET
+    return hash_set_order(of_topic, topic_partition_hash)[0] if is_hashed else of_topic[0]
+
+
+def first_on_cluster(of_topic: Sequence[TopicPartition], count: int) -> TopicPartition:
+    """Return the first partition of a topic in Scala's mutable map of ``count`` partitions."""
+    # The maps of Java's Admin client become mutable ones in Scala.
+    return mutable_order(of_topic, topic_partition_hash)[0]
+
+
 def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools) -> None:
     """Raise InvalidReplicaAssignment if a partition gains a replica outside its pool."""
     check_moves_in_pool(
@@ -99,77 +101,20 @@ def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools)
     )
 
 
-class ReassignmentTool(ABC):
-    """Base class of ClusterReassignment and ZooKeeperReassignment.
+def verified_report(
+    partitions: Mapping[TopicPartition, PartitionReassignmentState],
+    replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
+) -> dict[str, Any]:
+    """Return the part of the report that tells the states of all moves.
 
-    ``ASKS_BROKERS``: the throttles of a broker can only be changed through that broker, if it runs.
+    Its ``state`` is IN_PROGRESS if any move is in progress, otherwise DIFFERENT if a partition or
+    replica is not as planned, otherwise COMPLETE.
     """
-
-    ASKS_BROKERS: ClassVar[bool]
-
-    def __init__(
-        self,
-        configs: KafkaAdmin | ZooKeeperConfigs,
-        output: ToolOutput,
-        own: OwnOptions,
-        services: ToolServices,
-    ) -> None:
-        self._output = output
-        self._own = own
-        self._services = services
-        self._throttles = Throttles(configs, output, own.save_throttles)
-
-    @abstractmethod
-    def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
-        """Return the replicas of every partition of ``topics``."""
-
-    @staticmethod
-    @abstractmethod
-    def first(of_topic: Sequence[TopicPartition], count: int) -> TopicPartition:
-        """Return the partition of a topic that is first in Kafka's map of ``count`` partitions."""
-
-    @abstractmethod
-    def _brokers(self) -> Sequence[BrokerMetadata]:
-        """Return the live brokers and their racks."""
-
-    @abstractmethod
-    def _live_brokers(self) -> Sequence[int]:
-        """Return the ids of the live brokers."""
-
-    def generate(self, command: ReassignOptions) -> None:
-        """Propose new replicas for topics, and print the current and the proposed assignment."""
-        text = read_file(command.text("topics-to-move-json-file"))
-        brokers, topics = parse_generate_arguments(text, command.text("broker-list"))
-        current = self._replicas(topics)
-        live = [broker for broker in self._brokers() if broker.id in brokers]
-        usable = broker_metadatas(live, ignores_racks=command.options.has("disable-rack-aware"))
-        proposed = calculate_assignment(
-            current, self.first, usable, self._services.source, self._own.pools
-        )
-        shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
-        self._output.println(
-            f"Current partition replica assignment\n{shown[0]}\n",
-            f"Proposed partition reassignment configuration\n{shown[1]}",
-        )
-        self._output.report["current"] = msgspec.Raw(shown[0].encode())
-        self._output.report["proposed"] = msgspec.Raw(shown[1].encode())
-
-    def _report_verified(
-        self,
-        partitions: Mapping[TopicPartition, PartitionReassignmentState],
-        replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
-    ) -> None:
-        """Add the states of all moves to the report.
-
-        The report's ``state`` is IN_PROGRESS if any move is in progress, otherwise DIFFERENT if a
-        partition or replica is not as planned, otherwise COMPLETE.
-        """
-        states = [_partition_state(state) for state in partitions.values()]
-        states += [_replica_state(state) for state in replicas.values()]
-        self._output.report["state"] = next(
-            (state for state in (IN_PROGRESS, DIFFERENT) if state in states), COMPLETE
-        )
-        self._output.report["partitions"] = [
+    states = [_partition_state(state) for state in partitions.values()]
+    states += [_replica_state(state) for state in replicas.values()]
+    return {
+        "state": next((state for state in (IN_PROGRESS, DIFFERENT) if state in states), COMPLETE),
+        "partitions": [
             {
                 **tp._asdict(),
                 "replicas": partitions[tp].current_replicas,
@@ -177,46 +122,12 @@ class ReassignmentTool(ABC):
                 "state": _partition_state(partitions[tp]),
             }
             for tp in sorted(partitions)
-        ]
-        self._output.report["log_dirs"] = [
+        ],
+        "log_dirs": [
             {**replica._asdict(), **replicas[replica]._asdict(), "state": _replica_state(state)}
             for replica, state in sorted(replicas.items(), key=lambda item: item[0].order)
-        ]
-
-    def _show_started(self, targets: Assignment) -> None:
-        """Print that a reassignment has started, and add the reassignment to the report."""
-        self._output.println(started_text(targets))
-        self._output.report["started"] = [
-            {**tp._asdict(), "replicas": targets[tp]} for tp in sorted(targets)
-        ]
-
-    def _end(self, targets: Sequence[tuple[TopicPartition, Replicas]], *, is_over: bool) -> None:
-        """If the reassignment is over, clear its throttles or restore the saved throttles.
-
-        Then add to the report the throttles of the brokers and topics involved. With
-        --show-throttles, report and print all throttles of the cluster instead. Raises TerseFailure
-        if the throttles of some brokers could not be restored.
-        """
-        live, skipped, file = self._live_brokers(), list[str](), self._own.restore_throttles
-        if is_over and file is not None:
-            skipped = self._throttles.restore(file, live if self.ASKS_BROKERS else None)
-        elif is_over:
-            in_targets = immutable_order((id_ for _, ids in targets for id_ in ids), int_hash)
-            brokers = immutable_order([*immutable_order(live, int_hash), *in_targets], int_hash)
-            topics = immutable_order((tp.topic for tp, _ in targets), string_hash)
-            self._throttles.clear(brokers, topics)
-        if self._own.show_throttles:
-            self._output.println(*self._throttles.show())
-        else:
-            named = {*live, *(id_ for _, ids in targets for id_ in ids)}
-            self._throttles.report(named, [tp.topic for tp, _ in targets])
-        if skipped:
-            raise TerseFailure(
-                f"Not registered: broker{plural(len(skipped))} {joined(skipped)}. Their throttles"
-                f" stay in {file}",
-                hint="repeat the command once they are registered, or use --verify --zookeeper; "
-                "if they are gone for good, delete the file",
-            )
+        ],
+    }
 
 
 def _partition_state(state: PartitionReassignmentState) -> str:

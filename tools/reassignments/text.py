@@ -25,6 +25,10 @@ YOU_MUST_RUN_VERIFY: Final = (
 NEEDS_BOOTSTRAP_SERVER: Final = (
     "bootstrap-server needs to be provided when replica reassignments are present."
 )
+INCOMPLETE_RESULTS: Final = (
+    "Warning: because you are using the deprecated --zookeeper option, the results may be "
+    "incomplete.  Use --bootstrap-server instead for more accurate results."
+)
 
 
 class PartitionReassignmentState(NamedTuple):

@@ -36,8 +36,8 @@ from klamm.tools.reassignments.moves import (
 from klamm.tools.tool_output import ToolOutput
 
 if TYPE_CHECKING:
-    from klamm.admin.configs.zookeeper import ZooKeeperConfigs
     from klamm.admin.kafka_admin import KafkaAdmin
+    from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 
 _NAMES = {
     TOPICS: (LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS),
@@ -65,7 +65,7 @@ class Throttles:
 
     def __init__(
         self,
-        configs: KafkaAdmin | ZooKeeperConfigs,
+        configs: KafkaAdmin | ZooKeeperAdmin,
         output: ToolOutput,
         save_file: Path | None = None,
     ) -> None:

@@ -14,6 +14,7 @@ from klamm.admin.configs.effective_configs import (
     static_topic_configs,
     topic_entries,
 )
+from klamm.admin.configs.zookeeper import change_configs
 from klamm.admin.failures import InvalidConfiguration, InvalidRequest
 from klamm.cluster.configs import BROKER_CONFIGS
 from klamm.cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
@@ -128,7 +129,7 @@ def test_what_is_refused_writes_nothing(
 def test_a_broker_id_is_parsed_before_the_config_znode_is_written(world: World, name: str) -> None:
     resource = checked_resource(ConfigResource(BROKERS, name))
     assert resource.name == "1"
-    world.cluster.configs.change(ConfigResource(BROKERS, name), {RATE: "5"})
+    change_configs(world.client, ConfigResource(BROKERS, name), {RATE: "5"})
     assert world.client.get_all_entities_with_config(BROKERS) == ["1"]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from klamm.admin.configs.config_resource import ConfigResource
-from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.kafka_admin import ReplicaLogDirs
 from klamm.admin.topic_description import PartitionDescription, TopicDescription
+from klamm.admin.zookeeper_admin import ZooKeeperAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import UnknownTopicOrPartition
 from klamm.cluster.requests import ApiError
@@ -26,7 +26,7 @@ class ZnodeCluster:
 
     def __init__(self, client: KafkaZkClient) -> None:
         self.client = client
-        self.configs = ZooKeeperConfigs(client)
+        self.configs = ZooKeeperAdmin(client, JavaRandom(0))
         self.refused: dict[TopicPartition, ApiError] = {}
         self.log_dirs: dict[TopicPartitionReplica, ReplicaLogDirs] = {}
         self.not_there_yet = 0

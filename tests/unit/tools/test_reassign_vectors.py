@@ -11,8 +11,11 @@ from klamm.cluster.types import ReplicaAssignment, TopicPartition, TopicPartitio
 from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import NO_POOLS
 from klamm.tools.jopt import UncaughtException, UsageExit
-from klamm.tools.reassignments.cluster import ClusterReassignment
-from klamm.tools.reassignments.common import calculate_assignment
+from klamm.tools.reassignments.common import (
+    calculate_assignment,
+    first_in_zookeeper,
+    first_on_cluster,
+)
 from klamm.tools.reassignments.moves import (
     calculate_follower_throttles,
     calculate_leader_throttles,
@@ -27,13 +30,12 @@ from klamm.tools.reassignments.reassignment_json import (
     parse_reassignment,
 )
 from klamm.tools.reassignments.text import LogDirMoveState, replica_states_text
-from klamm.tools.reassignments.zookeeper import ZooKeeperReassignment
 from klamm.tools.tool_output import java_class
 from tests.unit.placement.vectors import brokers_of
 from tests.unit.tools.vectors import Case, cases
 
 # ZooKeeper's client returns an immutable map of Scala, the Admin client one that becomes mutable.
-FIRST_OF_MAP = {"immutable": ZooKeeperReassignment.first, "mutable": ClusterReassignment.first}
+FIRST_OF_MAP = {"immutable": first_in_zookeeper, "mutable": first_on_cluster}
 
 
 def tp(item: Case) -> TopicPartition:
