@@ -1,416 +1,130 @@
-"""``python -m bench.chaos``: random failures on a real `klamm up`, checked from outside.
+"""``python -m bench.chaos``: random drills of hunts on a real ZooKeeper, in real time.
 
-`klamm up` runs in a separate process, as a user runs it. The harness acts only through its HTTP API
-and signals to its ZooKeeper, and judges only from znodes (read with kazoo), HTTP answers and /proc.
-It imports no module of klamm. docs/failures.md lists the checks.
+``klamm hunt`` runs its drills in simulation. This program runs those whose faults a real cluster
+has: sockets, threads and sessions are real, and the drill's ZooKeeper servers are killed and
+paused, too. A drill is judged as by ``klamm drill run --real``, and ZooKeeper's transaction log as
+by ``klamm replay run``. Each drill must leave as many threads and descriptors as before it.
+The exit code is that of the worst drill (docs/drills.md).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import random
+import re
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from bench.chaos_actions import LOG_DIRS, Chaos
-from bench.chaos_checker import Checker
-from bench.chaos_judge import Sweep
-from bench.chaos_watch import Watch
-from bench.live_cluster import (
-    Api,
-    Up,
-    leftovers,
-    output_of,
-)
-from bench.live_ledger import compare
-from bench.live_load import ConsumerLoad, ProducerLoad, read_all
-from bench.live_run import INTERRUPTED, Outcome, conclude, new_parser, sayer
+from bench.aftermath import transaction_logs, what_replay_finds
+from bench.machine import machine
+from bench.usage import usage_of
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.cluster.version import klamm_version
+from klamm.lab.hunt.drawing import CONSUMERS_WAIT_S, draw_drill
+from klamm.lab.hunt.drawn_steps import FAULTS
+from klamm.lab.hunt.shrinking import RECOVERY
+from klamm.lab.language.language import parse_drill
+from klamm.lab.run.drill_run import Outcome, play, verdict_of, worst
+from klamm.lab.run.runner import StepResult
+from klamm.lab.run.worlds import World, Worlds
 from klamm.zk.waiting import wait_until
 
-EXAMPLES = """
-examples:
-  python -m bench.chaos --minutes 30 --seed 7 --brokers 6
-  python -m bench.chaos --minutes 5 --seed 1 --segments --json
-  python -m bench.chaos --minutes 1 --plant isr     # the checker must end this with exit code 10
-
-exit codes: 0 no violation, 10 safety violated, 11 liveness violated, 1 could not be run,
-130 Ctrl-C
-"""
-LOAD_TOPICS = ("load-0", "load-1", "load-2")
-PARTITIONS = 4
-UP_TIMEOUT_S = 90.0
-HEAL_TIMEOUT_S = 120.0
-CONVERGE_TIMEOUT_S = 120.0
-DECIDE_TIMEOUT_S = 90.0
-READ_TIMEOUT_S = 180.0
-PROGRESS_S = 10.0
-JOURNAL_SEGMENT_BYTES = 512 << 10
-LOG_BYTES_MAX = 4 * JOURNAL_SEGMENT_BYTES
-"""Size limit of the journal and of each Kafka-like log: the current file, one that is being
-compressed, and the compressed ones that are kept, with room for one more."""
-LOGS_OF_A_BROKER = 2
-CONTROLLER_MARGIN_S = 5.0
+_LEFT_OUT: Final = (
+    *("authentication", "delay-zookeeper", "lost-reply", "moment", "phase", "session"),
+    *("stale-reads", "clock"),
+)
+"""Faults that only a simulated cluster has, and clocks: they do not change ZooKeeper's."""
+REAL_FAULTS: Final = tuple(
+    name for name, fault in FAULTS.items() if fault.is_default and name not in _LEFT_OUT
+)
+_ZOOKEEPER_FAULTS: Final = (("kill", "start"), ("pause", "resume"))
+_LONGEST_FAULT_MS: Final = 6_000
+_CONSUMERS_WAIT_S: Final = 30
+_CLOSED_WITHIN_S: Final = 10.0
+_STEP: Final = "  - "
 
 
-@dataclass
-class ChaosOutcome(Outcome):
-    """Result of a run. ``figures`` are for the table, in their order."""
-
-    figures: dict[str, Any] = field(default_factory=dict)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, judge and print the result."""
-    options = _parse(arguments)
-    say = sayer(as_json=options.json)
-    with contextlib.ExitStack() as stack:
-        data_dir = options.data_dir
-        if data_dir is None:
-            data_dir = Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
-        outcome = ChaosOutcome()
-        try:
-            run = stack.enter_context(_opened(options, data_dir, say))
-            run.go(outcome)
-        except KeyboardInterrupt:
-            say("interrupted: ending the cluster")
-            stack.close()
-            return INTERRUPTED
-        except RuntimeError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        stack.close()
-        run.judge_end(outcome)
-    settings = {name: getattr(options, name) for name in ("seed", "minutes", "brokers", "segments")}
-    return conclude(outcome, outcome.figures, settings, options, data_dir, say)
+def draw_real_drill(seed: int) -> str:
+    """Return a seed's drill: waits instead of steps of a simulation, and faults of ZooKeeper."""
+    rng = random.Random(f"klamm chaos {seed}")
+    text = re.sub(r"advance: (\d+)", r"wait: \1ms", draw_drill(seed, REAL_FAULTS))
+    text = text.replace(f"wait: {CONSUMERS_WAIT_S}s", f"wait: {_CONSUMERS_WAIT_S}s")
+    text = text.replace("cluster:\n", f"cluster:\n  zookeeper_servers: {rng.choice((1, 3))}\n")
+    begin, recovery, end = text.partition(f"{_STEP}{RECOVERY}\n")
+    lines = begin.splitlines()
+    first = lines.index("steps:") + 1
+    for _ in range(rng.randrange(3)):
+        fault, repair = rng.choice(_ZOOKEEPER_FAULTS)
+        wait = f"wait: {rng.randrange(100, _LONGEST_FAULT_MS)}ms"
+        step = f"steps: [{{{fault}_zookeeper: 1}}, {{{wait}}}, {{{repair}_zookeeper: 1}}]"
+        lines.insert(rng.randrange(first, len(lines) + 1), _STEP + step)
+    return "\n".join([*lines, recovery + end])
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = new_parser("chaos", __doc__, EXAMPLES)
-    parser.add_argument("--minutes", type=float, default=5.0, help="duration (%(default)s)")
-    parser.add_argument("--brokers", type=int, default=6, help="at least 4 (%(default)s)")
-    parser.add_argument("--rate", type=float, default=40.0, help="records/s a topic (%(default)s)")
-    parser.add_argument("--session-timeout-ms", type=int, default=4_000, help="(%(default)s)")
-    parser.add_argument("--zookeeper", help="HOST:PORT/CHROOT of an existing server")
-    parser.add_argument(
-        "--plant",
-        choices=sorted(PLANTS),
-        help="write a fault into ZooKeeper halfway that the checker must find",
-    )
-    options = parser.parse_args(arguments)
-    if options.brokers < 4:
-        parser.error("--brokers: at least 4, so that three replicas can move")
-    return options
-
-
-class Run:
-    """One cluster under chaos, from its first answer to its end."""
-
-    def __init__(
-        self, options: argparse.Namespace, up: Up, api: Api, say: Callable[[str], None]
-    ) -> None:
-        self.options, self.up, self.api, self._say = options, up, api, say
-        status = api.get("/status").body
-        self.connect: str = status["zookeeper"]["connect"]
-        self.checker = Checker(self.connect, lambda line: say(f"VIOLATION {line}"))
-        self.watch = Watch(up)
-        self._session_s = options.session_timeout_ms / 1000
-        self._producers: list[ProducerLoad] = []
-        self._consumers: dict[str, ConsumerLoad] = {}
-        self.chaos: Chaos | None = None
-
-    def go(self, outcome: ChaosOutcome) -> None:
-        """Run everything up to the cluster's end."""
-        self.checker.start()
-        self._create_load_topics()
-        self.watch.start()
-        rate = self.options.rate
-        self._producers = [ProducerLoad(self.api, topic, rate) for topic in LOAD_TOPICS]
-        self._consumers = {topic: ConsumerLoad(self.api, topic) for topic in LOAD_TOPICS}
-        self.chaos = Chaos(
-            self.up,
-            self.checker,
-            self.options.seed,
-            self.options.brokers,
-            list(LOAD_TOPICS),
-            self._session_s,
-            self._say,
-        )
-        self.chaos.start()
-        self._wait()
-        self.chaos.close()
-        if self.up.process.poll() is None:
-            self._say("no more failures: healing everything")
-            outcome.liveness += self.chaos.heal_all(HEAL_TIMEOUT_S)
-            self._judge_convergence(outcome)
-            self._judge_records(outcome)
-        else:
-            outcome.liveness.append("klamm up ended by itself during the chaos")
-        self._judge_what_was_watched(outcome)
-        self._fill_figures(outcome)
-
-    def _create_load_topics(self) -> None:
-        configs = {"min.insync.replicas": "2"}
-        shape = {"num_partitions": PARTITIONS, "replication_factor": 3, "configs": configs}
-        topics = [{"name": name, **shape} for name in LOAD_TOPICS]
-        answer = self.api.post("/topics", {"topics": topics, "timeout_ms": 30_000})
-        if not answer.is_ok or any(one["code"] != "NONE" for one in answer.body["topics"]):
-            raise RuntimeError(f"the topics could not be created: {answer.text!r}")
-
-    def _wait(self) -> None:
-        """Wait for the time or the cluster's end; print progress every ten seconds."""
-        begun_s = time.monotonic()
-        ends_s = begun_s + self.options.minutes * 60
-        plant_s = begun_s + self.options.minutes * 30 if self.options.plant else None
-        told_s = begun_s
-        while (now_s := time.monotonic()) < ends_s and self.up.process.poll() is None:
-            if plant_s is not None and now_s > plant_s:
-                plant_s = None
-                PLANTS[self.options.plant](self)
-                self._say(f"planted: {self.options.plant}")
-            if now_s - told_s >= PROGRESS_S:
-                told_s = now_s
-                self._say(self._progress(ends_s - now_s))
-            time.sleep(0.1)
-
-    def _progress(self, left_s: float) -> str:
-        judge, watch = self.checker.judge, self.watch
-        assert self.chaos is not None
-        usage = watch.usage[-1][1] if watch.usage else None
-        taken = ""
-        if usage is not None:
-            taken = f", {usage.rss_mb:.0f} MB, {usage.threads} threads, {usage.descriptors} fds"
-        read = sum(one.consumed.count for one in self._consumers.values())
-        return (
-            f"== {left_s:.0f} s left, {self.chaos.done.total()} actions, "
-            f"{judge.samples:,} samples, {len(judge.violations)} violations, "
-            f"{sum(one.acknowledged for one in self._producers):,} acknowledged, {read:,} read, "
-            f"controller {watch.controller}{taken}"
-        )
-
-    # -- judging
-
-    def _judge_convergence(self, outcome: ChaosOutcome) -> None:
-        left: list[str] = []
-        begun_s = told_s = time.monotonic()
-
-        def is_whole() -> bool:
-            nonlocal left, told_s
-            left = self._what_is_left()
-            if left and time.monotonic() - told_s >= PROGRESS_S:
-                told_s = time.monotonic()
-                self._say(f"== {len(left)} things are left to do: {', '.join(left[:3])}")
-            return not left
-
-        if not wait_until(is_whole, CONVERGE_TIMEOUT_S):
-            outcome.liveness += [f"not within {CONVERGE_TIMEOUT_S:g} s: {one}" for one in left[:20]]
-        outcome.figures["converged in s"] = round(time.monotonic() - begun_s, 1)
-
-    def _what_is_left(self) -> list[str]:
-        sweep = self.checker.sweep()
-        left = self.checker.what_is_left(sweep, range(self.options.brokers))
-        if left or sweep is None:
-            return left
-        return what_brokers_know_otherwise(self.api, sweep)
-
-    def _judge_records(self, outcome: ChaosOutcome) -> None:
-        for load in self._producers:
-            load.end()
-        for load in self._producers:
-            if not load.wait(DECIDE_TIMEOUT_S):
-                outcome.liveness.append(f"{load.topic}: records stay undecided")
-        acknowledged = 0
-        for load in self._producers:
-            count = load.acknowledged
-            acknowledged += count
-            live = self._consumers[load.topic]
-            _await_all_read(live, count)
-            live.end()
-            again = read_all(self.api, load.topic, count, READ_TIMEOUT_S)
-            outcome.safety += compare(load.topic, load.produced, again)
-            live_faults = compare(load.topic, load.produced, live.consumed)
-            outcome.safety += [f"read meanwhile: {fault}" for fault in live_faults]
-        read = sum(one.consumed.count for one in self._consumers.values())
-        producers = [one for load in self._producers for one in load.produced]
-        outcome.figures["records acknowledged"] = acknowledged
-        outcome.figures["records read"] = read
-        outcome.figures["records in doubt"] = sum(p.in_doubt + p.undecided for p in producers)
-        outcome.figures["records failed"] = sum(p.failed for p in producers)
-
-    def _judge_what_was_watched(self, outcome: ChaosOutcome) -> None:
-        assert self.chaos is not None
-        self.watch.close()
-        self.checker.close()
-        outcome.safety += self.checker.judge.violations
-        if self.checker.failure is not None:
-            outcome.safety.append(self.checker.failure)
-        outcome.liveness += self.watch.overlap_faults(
-            self.chaos.open_disturbances(), self._session_s + CONTROLLER_MARGIN_S
-        )
-        outcome.liveness += [f"an answer of 500: {one}" for one in self.api.faults[:20]]
-        outcome.liveness += [f"an answer of 500: {one}" for one in self.watch.faults[:20]]
-        outcome.liveness += [f"inside a broker: {one}" for one in self.watch.broker_errors[:20]]
-        for name, largest, bound in self._log_sizes():
-            if largest > bound:
-                outcome.liveness.append(f"{name} takes {largest:.1f} of {bound:.1f} MB")
-        for name, growth in self.watch.growths().items():
-            if not growth.is_flat:
-                outcome.liveness.append(f"{name} grows: {growth.rise:.1f} of {growth.bound:.1f}")
-
-    def _fill_figures(self, outcome: ChaosOutcome) -> None:
-        assert self.chaos is not None
-        judge, watch, figures = self.checker.judge, self.watch, outcome.figures
-        figures["actions"] = self.chaos.done.total()
-        figures["actions by kind"] = dict(sorted(self.chaos.done.items()))
-        figures["refused by kind"] = dict(sorted(self.chaos.refused.items()))
-        figures["sweeps"] = judge.sweeps
-        figures["samples of state znodes"] = judge.samples
-        figures["sweeps without an answer"] = self.checker.blind_sweeps
-        figures["controllers elected"] = len(watch.controllers)
-        figures["overlaps seen, all matched with a pause"] = len(watch.overlaps)
-        figures["slowest /status in s"] = round(watch.slowest_status_s, 2)
-        figures["HTTP answers"] = self.api.answers
-        figures["HTTP requests without an answer"] = self.api.unanswered
-        for name, growth in watch.growths().items():
-            figures[f"{name} from, to"] = [round(growth.first, 1), round(growth.last, 1)]
-            figures[f"{name} rise (bound)"] = f"{growth.rise:.1f} ({growth.bound:.1f})"
-        for name, largest, bound in self._log_sizes():
-            figures[f"{name} MB, largest (bound)"] = f"{largest:.1f} ({bound:.1f})"
-        zookeeper_mb = [usage.zookeeper_rss_mb for _, usage in watch.usage]
-        figures["ZooKeeper MB, largest"] = round(max(zookeeper_mb, default=0.0))
-
-    def _log_sizes(self) -> list[tuple[str, float, float]]:
-        """Return name, largest size and bound of each rotated log, in MB."""
-        bound = LOG_BYTES_MAX / 1e6
-        usage = [usage for _, usage in self.watch.usage]
-        return [
-            ("journal", max((one.journal_mb for one in usage), default=0.0), bound),
-            (
-                "Kafka-like logs",
-                max((one.logs_mb for one in usage), default=0.0),
-                bound * self.options.brokers * LOGS_OF_A_BROKER,
-            ),
-        ]
-
-    def judge_end(self, outcome: ChaosOutcome) -> None:
-        """Report leftovers after an orderly end of the cluster."""
-        code = self.up.process.returncode
-        if code != INTERRUPTED:
-            outcome.liveness.append(f"klamm up ended with {code}: {self.up.tail()}")
-        ports = [self.api.port]
-        if not wait_until(lambda: not leftovers(self.up.data_dir, ports), 10.0):
-            outcome.safety += [f"left: {one}" for one in leftovers(self.up.data_dir, ports)]
-
-    def close(self) -> None:
-        """End every thread."""
-        if self.chaos is not None:
-            self.chaos.close()
-        for producer in self._producers:
-            producer.wait(0.0)
-        for consumer in self._consumers.values():
-            consumer.end()
-        self.watch.close()
-        self.checker.close()
+def run_seed(seed: int, folder: Path) -> tuple[Outcome, int, list[str]]:
+    """Run and judge the drill of a seed; return its outcome, number of actions and failures."""
+    text = draw_real_drill(seed)
+    (folder / f"chaos-{seed}.yaml").write_text(text, encoding="utf-8")
+    drill, results = parse_drill(text, f"chaos-{seed}.yaml"), list[StepResult]()
+    with (
+        _leaves_nothing(seed) as left,
+        Worlds(folder, klamm_version(), world=World.ZOOKEEPER) as worlds,
+        worlds.open(
+            drill.spec(NO_QUIRKS, seed), drill.name, drill.cluster.zookeeper_servers
+        ) as driver,
+    ):
+        verdict = verdict_of(play(drill, driver), results.append)
+    actions = sum(len(one.step.actions) for one in results if one.refusal is None)
+    failures = [f"{one.place}: {one}" for one in verdict.failures]
+    failures += left + what_replay_finds(transaction_logs(folder / f"1-{drill.name}"))
+    outcome = verdict.outcome
+    return Outcome.UNSAFE if failures and not outcome else outcome, actions, failures
 
 
 @contextlib.contextmanager
-def _opened(
-    options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
-) -> Iterator[Run]:
-    output = output_of(data_dir)
-    with Up(data_dir, _up_arguments(options), output) as up:
-        say(f"klamm up is process {up.pid}, its output is {output}")
-        run = Run(options, up, up.wait_until_serving(UP_TIMEOUT_S), say)
-        say(f"it serves at {up.url()}, ZooKeeper is {run.connect}")
-        try:
-            yield run
-        finally:
-            run.close()
+def _leaves_nothing(seed: int) -> Iterator[list[str]]:
+    """Context manager: afterwards the list has a line if threads or descriptors were left."""
+    left: list[str] = []
+    before = usage_of(os.getpid())
+
+    def is_gone() -> bool:
+        now = usage_of(os.getpid())
+        return now.threads <= before.threads and now.descriptors <= before.descriptors
+
+    yield left
+    if not wait_until(is_gone, _CLOSED_WITHIN_S):
+        left.append(f"seed {seed} began with {before} and ended with {usage_of(os.getpid())}")
 
 
-def _up_arguments(options: argparse.Namespace) -> list[str]:
-    words = ["--brokers", str(options.brokers), "--port", "0"]
-    words += ["--session-timeout-ms", str(options.session_timeout_ms)]
-    words += ["--journal-segment-bytes", str(JOURNAL_SEGMENT_BYTES)]
-    words += ["--journal-retention-bytes", str(JOURNAL_SEGMENT_BYTES)]
-    words += ["--config", f"log.dirs={','.join(LOG_DIRS)}"]
-    if options.segments:
-        words.append("--segments")
-    if options.cluster_seed is not None:
-        words += ["--seed", str(options.cluster_seed)]
-    if options.zookeeper is not None:
-        words += ["--zookeeper", options.zookeeper]
-    return [*words, *options.up_argument]
-
-
-def what_brokers_know_otherwise(api: Api, sweep: Sweep) -> list[str]:
-    """Return differences between a broker's metadata and ZooKeeper."""
-    wrong: list[str] = []
-    for broker in sweep.brokers:
-        answer = api.get(f"/brokers/{broker}/metadata")
-        if not answer.is_ok:
-            wrong.append(f"broker {broker} does not return its metadata: {answer.message}")
-            continue
-        known = {
-            (one["topic"], one["partition"]): (one["leader"], one["leader_epoch"], set(one["isr"]))
-            for one in answer.body["partitions"]
-        }
-        kept = {
-            partition: (state.leader, state.leader_epoch, set(state.isr))
-            for partition, state in sweep.states.items()
-        }
-        for partition in sorted(known.keys() | kept.keys()):
-            if known.get(partition) != kept.get(partition):
-                wrong.append(
-                    f"broker {broker} knows {partition} as {known.get(partition)}, "
-                    f"ZooKeeper has {kept.get(partition)}"
-                )
-        if sorted(answer.body["live_brokers"]) != sorted(sweep.brokers):
-            wrong.append(f"broker {broker} knows brokers {answer.body['live_brokers']}")
-    return wrong
-
-
-def _await_all_read(consumer: ConsumerLoad, count: int) -> None:
-    wait_until(lambda: consumer.is_at_the_end and consumer.consumed.count >= count, READ_TIMEOUT_S)
-
-
-# Faults for the checker
-
-
-def _first_state() -> str:
-    return f"/brokers/topics/{LOAD_TOPICS[0]}/partitions/0/state"
-
-
-def _plant_isr(run: Run) -> None:
-    run.checker.plant(_first_state(), lambda state: {**state, "isr": [*state["isr"], 99]})
-
-
-def _plant_leader(run: Run) -> None:
-    run.checker.plant(_first_state(), lambda state: {**state, "leader": 98})
-
-
-def _plant_leader_epoch(run: Run) -> None:
-    run.checker.plant(
-        _first_state(), lambda state: {**state, "leader_epoch": state["leader_epoch"] - 1}
-    )
-
-
-def _plant_controller_epoch(run: Run) -> None:
-    run.checker.plant(
-        _first_state(), lambda state: {**state, "controller_epoch": state["controller_epoch"] - 1}
-    )
-
-
-PLANTS: dict[str, Callable[[Run], None]] = {
-    "isr": _plant_isr,
-    "leader": _plant_leader,
-    "leader-epoch": _plant_leader_epoch,
-    "controller-epoch": _plant_controller_epoch,
-}
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run drills until the time is over, and print what each did."""
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="the first one (%(default)s)")
+    options = parser.parse_args(arguments)
+    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {machine()}\n", flush=True)
+    ends_s, seed, outcomes, total = time.monotonic() + 60 * options.minutes, options.seed, [], 0
+    while not outcomes or time.monotonic() < ends_s:
+        folder = Path(tempfile.mkdtemp(prefix=f"klamm-chaos-{seed}-"))
+        outcome, actions, failures = run_seed(seed, folder)
+        print(f"seed {seed}: {outcome.name}, {actions} actions", flush=True)
+        for failure in failures:
+            print(f"  {failure}", flush=True)
+        if outcome is Outcome.PASSED:
+            shutil.rmtree(folder)
+        else:
+            print(f"  files: {folder}", flush=True)
+        outcomes.append(outcome)
+        total, seed = total + actions, seed + 1
+    print(f"{len(outcomes)} drills, {total} actions, {sum(map(bool, outcomes))} did not pass")
+    return worst(outcomes)
 
 
 if __name__ == "__main__":

@@ -23,32 +23,16 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.live_cluster import Up
 from bench.machine import machine
+from bench.steady_client import TOPIC
+from tests.listeners import BROKERS, free_ports
+from tests.serving import klamm_up
 
-BROKERS: Final = 3
-TOPIC: Final = "t"
 PRODUCED_GOAL: Final = 20_000.0
 CONSUMED_GOAL: Final = 50_000.0
 P99_GOAL_MS: Final = 5.0
 _METADATA: Final = struct.pack(">hhihi", 3, 1, 1, -1, -1)
 """Metadata v1 for all topics."""
-
-
-def free_ports(count: int) -> int:
-    """Return the first of ``count`` consecutive free ports."""
-    for first in range(20_000, 30_000, count):
-        sockets = []
-        try:
-            for port in range(first, first + count):
-                sockets.append(socket.create_server(("127.0.0.1", port)))
-            return first
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
-    raise RuntimeError("no free ports")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -127,20 +111,19 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run the cluster, and return all figures."""
     port = free_ports(BROKERS)
     arguments = [
-        *("--brokers", str(BROKERS), "--port", "0", "--listen", str(port)),
+        *("--brokers", str(BROKERS), "--listen", str(port)),
         *(() if options.in_memory else ("--segments",)),
         *("--config", "auto.leader.rebalance.enable=false"),
     ]
-    with Up(folder / "data", arguments, folder / "up.log") as up:
-        up.wait_until_serving(60)
+    with klamm_up(folder, *arguments) as up:
         servers = ",".join(f"127.0.0.1:{port + id_}" for id_ in range(BROKERS))
         create_topic(servers, options.partitions)
         produce(servers, 1.0, options.record_bytes)
-        before_s = cpu_seconds(up.pid)
+        before_s = cpu_seconds(up.process.pid)
         produced = produce(servers, options.seconds, options.record_bytes)
-        between_s = cpu_seconds(up.pid)
+        between_s = cpu_seconds(up.process.pid)
         consumed = consume(servers, produced["acknowledged"])
-        after_s = cpu_seconds(up.pid)
+        after_s = cpu_seconds(up.process.pid)
         times = metadata_ms(port, 1000)
     produced["klamm_cpu_us_per_record"] = 1e6 * (between_s - before_s) / produced["acknowledged"]
     consumed["klamm_cpu_us_per_record"] = 1e6 * (after_s - between_s) / max(1, consumed["read"])

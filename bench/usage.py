@@ -10,7 +10,7 @@ import os
 import threading
 from collections import defaultdict
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 _INTERVAL_S: Final = 1.0
 _PROC: Final = Path("/proc")
@@ -79,3 +79,20 @@ def _pss_kb(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+
+
+class ProcessUsage(NamedTuple):
+    """Memory that a process holds, in MB, and its threads and file descriptors."""
+
+    rss_mb: float
+    threads: int
+    descriptors: int
+
+
+def usage_of(pid: int) -> ProcessUsage:
+    """Return what a process holds now. Raises OSError if it has ended."""
+    lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    values = dict(line.split(":", 1) for line in lines)
+    descriptors = len(os.listdir(_PROC / str(pid) / "fd"))
+    rss_mb = int(values["VmRSS"].split()[0]) / 1024
+    return ProcessUsage(rss_mb, int(values["Threads"]), descriptors)

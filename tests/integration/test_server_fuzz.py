@@ -15,12 +15,10 @@ MEMORY_MIB = 300
 
 @pytest.mark.slow
 def test_no_request_is_answered_with_500(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
-    config = fuzz_http.config_at(
-        f"{zookeeper.connect_string}/server-fuzz", tmp_path, has_segments=True
-    )
-    with fuzz_http.served(config) as fuzz:
+    chroot = f"{zookeeper.connect_string}/server-fuzz"
+    with fuzz_http.served(tmp_path, chroot, segments=True) as fuzz:
         before_mib = fuzz_http.peak_rss_mib()
-        fuzz_http.run(fuzz, REQUESTS, seed_number=12)
+        fuzz.run(REQUESTS, seed_number=12)
         fuzz.check_alive()
     assert fuzz.by_status[500] == 0
     assert {200, 400, 404} <= fuzz.by_status.keys()
