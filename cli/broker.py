@@ -75,8 +75,7 @@ def add(
     return answer, f"broker {answer['id']} is registered"
 
 
-@app.command()
-@sends(Kill, "broker")
+@sends(app, Kill, "broker")
 def kill(client: ServerClient, action: Kill) -> Answered:
     """In a cluster of more than 40 brokers, most brokers share a session with other brokers. The
     registration of a killed broker that shares its session is deleted at once.
@@ -85,24 +84,21 @@ def kill(client: ServerClient, action: Kill) -> Answered:
     return answer, f"broker {action.broker} is killed; {_session_end(answer)}"
 
 
-@app.command()
-@sends(PowerOff, "broker")
+@sends(app, PowerOff, "broker")
 def power_off(client: ServerClient, action: PowerOff) -> Answered:
     """When the broker starts again, the journal and klamm explain show what was lost."""
     answer = client.act(action)
     return answer, f"broker {action.broker} is powered off; {_session_end(answer)}"
 
 
-@app.command()
-@sends(SkewClock, "broker")
+@sends(app, SkewClock, "broker")
 def skew_clock(client: ServerClient, action: SkewClock) -> Answered:
     answer = client.act(action)
     skew = f"skewed by {action.ms} ms" if action.ms else "no longer skewed"
     return answer, f"the clock of broker {action.broker} is {skew}"
 
 
-@app.command()
-@sends(Stop, "broker")
+@sends(app, Stop, "broker")
 def stop(client: ServerClient, action: Stop) -> Answered:
     """Then the broker closes its session, so its registration is deleted at once. The broker
     requests the shutdown up to controlled.shutdown.max.retries times (3), and waits
@@ -124,12 +120,11 @@ def _no_wait(
             help="Fail, as Kafka does, if the broker's previous session has not expired.",
         ),
     ] = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {"wait": not no_wait}
 
 
-@app.command()
-@sends(Start, "broker", more=_no_wait)
+@sends(app, Start, "broker", more=_no_wait)
 def start(client: ServerClient, action: Start) -> Answered:
     """If the broker is still stopping, wait until it has stopped. A broker that is dead in the dump
     of klamm up --from-dump has no rack: klamm broker add starts it with one.
@@ -142,8 +137,7 @@ def start(client: ServerClient, action: Start) -> Answered:
     return answer, f"broker {action.broker} is registered (after {answer['took_ms']} ms)"
 
 
-@app.command()
-@sends(Pause, "broker")
+@sends(app, Pause, "broker")
 def pause(client: ServerClient, action: Pause) -> Answered:
     answer = client.act(action)
     timeout_ms = answer["session_timeout_ms"]
@@ -152,15 +146,13 @@ def pause(client: ServerClient, action: Pause) -> Answered:
     )
 
 
-@app.command()
-@sends(Resume, "broker")
+@sends(app, Resume, "broker")
 def resume(client: ServerClient, action: Resume) -> Answered:
     answer = client.act(action)
     return answer, f"broker {action.broker} is resumed"
 
 
-@app.command()
-@sends(FailLogDir, "broker", "log_dir")
+@sends(app, FailLogDir, "broker", "log_dir")
 def fail_log_dir(client: ServerClient, action: FailLogDir) -> Answered:
     """A broker that loses its last log directory halts as if it were killed: its registration stays
     until its session expires. klamm broker start restarts it with all its log directories. With

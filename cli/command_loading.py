@@ -176,7 +176,7 @@ def _examples_of(name: str, epilog: str) -> str:
     return "\n".join(("\b", "Examples:", *lines)) if lines else ""
 
 
-class _CommandGroup(typer.Typer):
+class GroupApp(typer.Typer):
     """Typer app for a command group; its commands use the class Command by default."""
 
     def command(
@@ -184,6 +184,11 @@ class _CommandGroup(typer.Typer):
     ) -> Callable[..., Any]:
         """Return a decorator that adds a command to the group."""
         return super().command(name, cls=cls or Command, **settings)
+
+    def add(self, command: TyperCommand) -> None:
+        """Add a command that is not made from a function."""
+        # Typer makes each command by a call of ``cls`` with what it found in a function.
+        super().command(command.name, cls=cast(Any, lambda **_: command))(lambda: None)
 
 
 def group_class(sections: Mapping[str, Mapping[str, Place]], prefix: str) -> type[TyperGroup]:
@@ -221,9 +226,9 @@ def group_class(sections: Mapping[str, Mapping[str, Place]], prefix: str) -> typ
     return LazyGroup
 
 
-def command_group(help: str, epilog: str) -> typer.Typer:
+def command_group(help: str, epilog: str) -> GroupApp:
     """Return the Typer app for a new group of commands."""
-    app = _CommandGroup(
+    app = GroupApp(
         cls=CommandGroup,
         help=help,
         epilog=epilog,

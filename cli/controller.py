@@ -73,8 +73,7 @@ Examples:
 )
 
 
-@app.command()
-@sends(MoveController)
+@sends(app, MoveController)
 def move(client: ServerClient, action: MoveController) -> Answered:
     with waiting("the next controller"):
         answer = client.act(action)

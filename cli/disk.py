@@ -40,12 +40,11 @@ def _send(client: ServerClient, action: Action) -> Answered:
     return answer, "\n".join(map(fault_text, answer["disk_faults"]))
 
 
-app.command("fail", epilog=_FAIL_EXAMPLES)(sends(FailDisk)(_send))
-app.command("slow")(sends(SlowDisk, bytes_per_s={"metavar": "RATE"})(_send))
+sends(app, FailDisk, name="fail", epilog=_FAIL_EXAMPLES)(_send)
+sends(app, SlowDisk, name="slow")(_send)
 
 
-@app.command()
-@sends(HealDisks)
+@sends(app, HealDisks)
 def heal(client: ServerClient, action: HealDisks) -> Answered:
     faults = client.get("/status")["disk_faults"]
     answer = client.act(action)

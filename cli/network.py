@@ -5,7 +5,7 @@ Sends requests to the server and prints the response.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -75,7 +75,7 @@ _OneWay = Annotated[
 ]
 
 
-def _links(groups: _Groups, one_way: _OneWay = False) -> dict[str, Any]:
+def _links(groups: _Groups, one_way: _OneWay = False) -> dict[str, object]:
     """Return the arguments of a LinkAction. Raises UsageError if there are not enough groups."""
     parties = tuple(tuple(map(_party, text.split(","))) for text in groups)
     if one_way and len(parties) != 2:
@@ -87,7 +87,7 @@ def _links(groups: _Groups, one_way: _OneWay = False) -> dict[str, Any]:
     return {"between": parties}
 
 
-def _links_or_all(groups: _OptionalGroups = None, one_way: _OneWay = False) -> dict[str, Any]:
+def _links_or_all(groups: _OptionalGroups = None, one_way: _OneWay = False) -> dict[str, object]:
     return _links(groups or [], one_way)
 
 
@@ -101,17 +101,14 @@ def _send(client: ServerClient, action: NetworkAction) -> Answered:
     return answer, "\n".join(answer["faults"])
 
 
-app.command("cut")(sends(Cut, more=_links)(_send))
-app.command("clog")(sends(Clog, more=_links)(_send))
-app.command("delay")(sends(Delay, more=_links)(_send))
-app.command("degrade")(sends(DegradeNetwork, more=_links_or_all)(_send))
-app.command("fail-requests")(
-    sends(FailRequests, client={"flag": "--client-id", "metavar": "ID"})(_send)
-)
+sends(app, Cut, name="cut", more=_links)(_send)
+sends(app, Clog, name="clog", more=_links)(_send)
+sends(app, Delay, name="delay", more=_links)(_send)
+sends(app, DegradeNetwork, name="degrade", more=_links_or_all)(_send)
+sends(app, FailRequests, name="fail-requests")(_send)
 
 
-@app.command()
-@sends(Isolate, "isolated")
+@sends(app, Isolate, "isolated")
 def isolate(client: ServerClient, action: Isolate) -> Answered:
     """The cluster is split into two groups, the listed brokers and the others, so at least one
     broker must be left out. Brokers of the same group continue to replicate. If records are
@@ -128,8 +125,7 @@ def isolate(client: ServerClient, action: Isolate) -> Answered:
     return {**answer, "reconnected": again}, text
 
 
-@app.command()
-@sends(HealNetwork)
+@sends(app, HealNetwork)
 def heal(client: ServerClient, action: HealNetwork) -> Answered:
     status = client.get("/status")
     isolated, faults = status["isolated_brokers"], status["network_faults"]

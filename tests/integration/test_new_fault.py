@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-import typer
 from msgspec import Meta
 from typer.testing import CliRunner
 
@@ -67,7 +66,10 @@ SHAKE_ROW = ActionKind(Shake, "shake", "/network/shake")
 ROW = ActionKind(Stumble, "stumble: {broker: 1, times: 2}", "/brokers/{id}/stumble")
 
 
-@sends(Stumble, "broker")
+app = command_group("a group of this test", "")
+
+
+@sends(app, Stumble, "broker")
 def stumble(client: ServerClient, action: Stumble) -> Answered:
     """Step 3: send it."""
     return client.act(action), f"broker {action.broker} stumbled {action.times} times"
@@ -99,13 +101,11 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
     )
     shaken = api.api_document()["paths"]["/network/shake"]["post"]["responses"]["200"]
     assert "NetworkFaults" in str(shaken)
-    app = typer.Typer()
-    app.command()(stumble)
     with ClusterServer(ServerConfig(brokers=2, zookeeper=chroot)) as server:
         served = ApiServer(server)
         try:
             where = f"--server=127.0.0.1:{served.port}"
-            said = CliRunner().invoke(app, ["1", "--times", "2", where])
+            said = CliRunner().invoke(app, ["stumble", "1", "--times", "2", where])
             assert (said.exit_code, said.stdout) == (0, "broker 1 stumbled 2 times\n")
             status, answer = served.request("POST", "/brokers/1/stumble", b'{"times": 0}')
             assert (status, answer["error"]["message"]) == (
@@ -121,9 +121,6 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
 
 
 def test_the_command_has_the_texts_the_limits_and_the_checks_of_the_fault() -> None:
-    app = command_group("a group of this test", "")
-    app.command()(stumble)
-
     def run(*words: str) -> Any:
         return CliRunner().invoke(app, ["stumble", *words], prog_name="klamm")
 
