@@ -188,22 +188,25 @@ def _found(given: Divided) -> _Found:
     lived = kept(lives(events, in_partitions), "lives")
     reassigned = kept(reassignments(marked), "reassignments")
     moved = kept(while_reassigned(f"({moves(events, from_ms)})", reassigned), "moves")
-    dead, deleted, shut_down = (
-        blocks.share(given.at_home(of(given.rare), name))
-        for of, name in ((deaths, "deaths"), (deletions, "deletions"), (shutdowns, "shutdowns"))
-    )
+    dead = blocks.share(given.at_home(deaths(given.rare), "deaths"))
+    deleted = blocks.share(given.at_home(deletions(given.rare), "deletions"))
+    shut_down = blocks.share(given.at_home(shutdowns(given.rare), "shutdowns"))
     late = late_writes(events if given.extent["has_late"] else no_rows(events), given.epochs)
-    found = Problems(
-        blocks.view(since(marked, from_ms), "counted"),
-        in_partitions,
-        moved,
-        kept(unplanned_shrinks(moved, dead, Planned(deleted, shut_down)), "shrinks"),
-        _stays(given, lived),
-        kept(_with_length(given, leaderless_intervals(lived, dead, deleted), "leaderless_ms")),
+    leaderless = _with_length(given, leaderless_intervals(lived, dead, deleted), "leaderless_ms")
+    problems = Problems(
+        marked=blocks.view(since(marked, from_ms), "counted"),
+        gaps=in_partitions,
+        moved=moved,
+        shrinks=kept(unplanned_shrinks(moved, dead, Planned(deleted, shut_down)), "shrinks"),
+        stays=_stays(given, lived),
+        leaderless=kept(leaderless),
     )
     return _Found(
-        *(found, lived, reassigned, kept(since(f"({late})", from_ms), "late")),
-        kept(flapping_replicas(moved), "flapping"),
+        problems=problems,
+        lived=lived,
+        reassigned=reassigned,
+        late=kept(since(f"({late})", from_ms), "late"),
+        flapping=kept(flapping_replicas(moved), "flapping"),
     )
 
 

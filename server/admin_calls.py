@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -107,17 +108,9 @@ def http_admin(request: AskServer) -> KafkaAdmin:
     """Return an Admin client for the HTTP API, to which ``request`` sends requests.
 
     ``request`` takes method, path and body, and returns the body of the response or raises."""
-    return cast(KafkaAdmin, _HttpAdmin(request))
-
-
-class _HttpAdmin:
-    def __init__(self, request: AskServer) -> None:
-        self._request = request
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in _BY_NAME:
-            raise AttributeError(name)
-        return partial(_BY_NAME[name].ask, self._request)
+    # Commands call no other methods of KafkaAdmin than those in CALLS.
+    calls = {call.call.__name__: partial(call.ask, request) for call in CALLS}
+    return cast(KafkaAdmin, SimpleNamespace(**calls))
 
 
 _REASSIGNMENTS: Final = AdminCall(
@@ -248,5 +241,4 @@ CALLS: Final = (
         "config_overrides",
     ),
 )
-_BY_NAME: Final = {call.call.__name__: call for call in CALLS}
-"""Calls keyed by method name. A call with two routes is listed with its POST route."""
+"""The calls. A call with two routes is asked at the last one, its POST route."""
