@@ -38,6 +38,7 @@ from klamm.server.data_dir import (
     is_held,
     read_address,
 )
+from klamm.server.states import Status
 from klamm.tools.command_result import ErrorAnswer
 
 SERVER_VARIABLE: Final = "KLAMM_SERVER"
@@ -71,6 +72,14 @@ class ServerClient:
     def get(self, path: str) -> Any:
         """Send a GET request and return the decoded response."""
         return msgspec.json.decode(self.request("GET", path))
+
+    def status(self) -> Status:
+        """Return the status of the cluster."""
+        answer = self.request("GET", "/status")
+        try:
+            return msgspec.json.decode(answer, type=Status)
+        except msgspec.DecodeError as error:
+            raise self._not_klamm(error) from error
 
     def post(self, path: str, body: object = None) -> Any:
         """Send a POST request and return the decoded response."""

@@ -69,7 +69,7 @@ def _matching(values: Values, given: Given, incomplete: str, *, is_list: bool = 
 
 
 def _brokers(client: ServerClient, _: Given) -> Iterable[str]:
-    return [str(broker["id"]) for broker in client.get("/status")["brokers"]]
+    return [str(broker.id) for broker in client.status().brokers]
 
 
 def _log_dirs(client: ServerClient, given: Given) -> Iterable[str]:
@@ -104,8 +104,8 @@ def _entities(client: ServerClient, given: Given) -> Iterable[str]:
 
 
 def _zookeeper_servers(client: ServerClient, _: Given) -> Iterable[str]:
-    servers = client.get("/status")["zookeeper"]["servers"]
-    return [*(str(server["id"]) for server in servers), "leader", "follower"]
+    servers = client.status().zookeeper.servers
+    return [*(str(server.id) for server in servers), "leader", "follower"]
 
 
 complete_broker: Final = _completion(_brokers)

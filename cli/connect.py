@@ -105,8 +105,7 @@ def zookeeper_of(zookeeper: str | None, server: str | None, data_dir: Path | Non
         if server is not None or data_dir is not None:
             raise UsageError("--server and --data-dir cannot be combined with --zookeeper")
         return zookeeper
-    connect: str = find_server(server, data_dir).get("/status")["zookeeper"]["connect"]
-    return connect
+    return find_server(server, data_dir).status().zookeeper.connect
 
 
 def open_store(connect_string: str) -> AbstractContextManager[Store]:

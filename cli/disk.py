@@ -46,18 +46,18 @@ sends(app, SlowDisk, name="slow")(_send)
 
 @sends(app, HealDisks)
 def heal(client: ServerClient, action: HealDisks) -> Answered:
-    faults = client.get("/status")["disk_faults"]
+    faults = client.status().disk_faults
     answer = client.act(action)
-    status = client.get("/status")
+    status = client.status()
     lines = [f"healed: {fault_text(fault)}" for fault in faults] or ["there were no disk faults"]
     lines += [
-        f"log directory {failed['log_dir']} of broker {failed['broker']} stays offline until the "
+        f"log directory {failed.log_dir} of broker {failed.broker} stays offline until the "
         "broker is restarted"
-        for failed in status["failed_log_dirs"]
+        for failed in status.failed_log_dirs
     ]
     lines += [
-        f"broker {broker['id']} is still {broker['state']}: klamm broker start {broker['id']}"
-        for broker in status["brokers"]
-        if broker["reason"] is not None
+        f"broker {broker.id} is still {broker.state}: klamm broker start {broker.id}"
+        for broker in status.brokers
+        if broker.reason is not None
     ]
     return answer, "\n".join(lines)

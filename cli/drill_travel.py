@@ -30,16 +30,16 @@ from klamm.cluster.errors import EnvironmentProblem, KlammError, NotFound, Usage
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.quirks import Quirks
+from klamm.cluster.status import ClusterStatus
 from klamm.cluster.suggestions import suggestion
 from klamm.lab.drills import library
 from klamm.lab.language.actions import DRILL_ACTIONS
 from klamm.lab.run import text
 from klamm.lab.run.time_travel import MOMENT_HINT, Timeline, TimePoint, TimeTravel, parse_moment
 from klamm.lab.run.worlds import save_journal
-from klamm.server.states import ClusterState
-from klamm.server.status import simulated_status
 from klamm.world.clock import SIMULATION_START_MS
 from klamm.world.explain.journal_text import EventNames, change_text
+from klamm.world.status import simulated_status
 
 ROWS_SHOWN: Final = 5
 BEGINNING: Final = "step 1"
@@ -437,5 +437,5 @@ def _values(travel: TimeTravel, seed: int) -> dict[str, Any]:
     }
 
 
-def _status(timeline: Timeline) -> ClusterState:
+def _status(timeline: Timeline) -> ClusterStatus:
     return simulated_status(timeline.driver.cluster, timeline.driver.store)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -142,9 +142,9 @@ def writer_of(path: Path) -> Writer:
     is_own = path.name == JOURNAL_FILE
     try:
         if is_own and read_address(folder) is not None:
-            status: dict[str, Any] = find_server(None, folder, {}).get("/status")
-            if status["data_dir"] == str(folder):
-                return Writer(True, status["url"])
+            status = find_server(None, folder, {}).status()
+            if status.data_dir == str(folder):
+                return Writer(True, status.url)
     except KlammError:
         pass  # it does not respond; the lock says whether it runs
     return Writer(is_own and is_held(folder), None)

@@ -137,8 +137,8 @@ def _origin_of(source: JournalSource) -> tuple[str, str | None, bool]:
     Raises KlammError if the journal is read from a server that does not respond.
     """
     if isinstance(source, ServerSource):
-        status = source.client.get("/status")
-        return f"{status['data_dir']}/{JOURNAL_FILE}", status["url"], True
+        status = source.client.status()
+        return f"{status.data_dir}/{JOURNAL_FILE}", status.url, True
     writer = writer_of(source.path)
     return str(source.path), writer.url, writer.is_running
 

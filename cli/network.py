@@ -16,7 +16,7 @@ from klamm.cli.completion import complete_broker
 from klamm.cli.server_options import Answered
 from klamm.cluster.counting import are, brokers_text, parse_whole_number
 from klamm.cluster.errors import UsageError
-from klamm.lab.actions.action import PAUSED, RUNNING
+from klamm.cluster.status import PAUSED, RUNNING
 from klamm.lab.actions.network_actions import (
     Clog,
     Cut,
@@ -115,7 +115,7 @@ def isolate(client: ServerClient, action: Isolate) -> Answered:
     produced, a follower that cannot fetch leaves the ISR after replica.lag.time.max.ms. Brokers
     that were isolated before and are not listed now are reconnected to the other unlisted brokers.
     """
-    before = client.get("/status")["isolated_brokers"]
+    before = client.status().isolated_brokers
     answer = client.act(action)
     isolated = answer["isolated"]
     again = [id_ for id_ in before if id_ not in isolated]
@@ -127,8 +127,8 @@ def isolate(client: ServerClient, action: Isolate) -> Answered:
 
 @sends(app, HealNetwork)
 def heal(client: ServerClient, action: HealNetwork) -> Answered:
-    status = client.get("/status")
-    isolated, faults = status["isolated_brokers"], status["network_faults"]
+    status = client.status()
+    isolated, faults = status.isolated_brokers, status.network_faults
     answer = client.act(action)
     ended = [f"{_brokers(isolated)} {are(isolated)} no longer isolated"] if isolated else []
     ended += [f"ended: {fault}" for fault in faults]
@@ -137,11 +137,11 @@ def heal(client: ServerClient, action: HealNetwork) -> Answered:
 
 def _without_effect(client: ServerClient, isolated: list[int]) -> str:
     """Return a note if the isolation has no effect because all running brokers are in one group."""
-    brokers = client.get("/status")["brokers"]
-    running = {broker["id"] for broker in brokers if broker["state"] in _RUNNING}
+    brokers = client.status().brokers
+    running = {broker.id for broker in brokers if broker.state in _RUNNING}
     if running.intersection(isolated) and running.difference(isolated):
         return ""
-    down = [broker["id"] for broker in brokers if broker["id"] not in running]
+    down = [broker.id for broker in brokers if broker.id not in running]
     return f", but no running broker is cut off from another; not running: {_brokers(down)}"
 
 

@@ -430,9 +430,9 @@ class StartupOutput:
         self.stop()
         path = server.data_dir.path
         typer.echo(f"Journal and logs: {path}")
-        addresses = server.kafka_addresses()
-        if addresses["bootstrap_servers"]:
-            typer.echo(f"Kafka's clients: {bootstrap_text(addresses)}")
+        if servers := server.bootstrap_servers():
+            text = bootstrap_text(servers, server.config.listen_protocol)
+            typer.echo(f"Kafka's clients: {text}")
         typer.echo(f"klamm is up: {server.url}")
         if self._console.is_terminal:
             where = "" if path == default_data_dir(os.environ) else f" --data-dir {path}"

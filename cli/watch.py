@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -34,7 +35,9 @@ from klamm.cli.status import (
     queued_text,
     what_prevents_elections,
 )
+from klamm.cluster.status import BrokerStatus, ClusterStatus
 from klamm.server.journal_tail import MAX_BYTES
+from klamm.server.states import Status
 from klamm.world.explain.journal_text import (
     EventNames,
     Row,
@@ -70,20 +73,20 @@ _DISPENSABLE: Final = ("Rack", "Under-replicated", "Partitions", "Leads")
 class ClusterWatcher:
     """Polls the server, and holds the cluster's latest status and journal rows."""
 
-    def __init__(self, server: str | None, data_dir: Any) -> None:
+    def __init__(self, server: str | None, data_dir: Path | None) -> None:
         self._client = find_server(server, data_dir)
         self._journal = ServerSource(self._client)
         self._place: int | None = None
         self.names = EventNames()
         self.rows: deque[Row] = deque(maxlen=EVENTS_KEPT)
-        self.status: dict[str, Any] = {}
+        self.status: Status
 
     def poll(self) -> list[Row]:
         """Poll the server and return the new journal rows.
 
         If there are too many new rows, only the newest are returned.
         """
-        self.status = self._client.get("/status")
+        self.status = self._client.status()
         if self._place is None:
             part = self._journal.last(EVENTS_KEPT)
         else:
@@ -140,22 +143,22 @@ def _watch_plainly(watcher: ClusterWatcher, interval_s: float) -> None:
         time.sleep(interval_s)
 
 
-def summary_line(status: Mapping[str, Any]) -> str:
+def summary_line(status: ClusterStatus) -> str:
     """Return the state of the cluster as one line."""
-    controller = status["controller"]
-    brokers = status["brokers"]
-    running = sum(broker["state"] == "running" for broker in brokers)
+    controller = status.controller
+    brokers = status.brokers
+    running = sum(broker.state == "running" for broker in brokers)
     alive = f"brokers {running}/{len(brokers)} running"
     if controller is None:
-        why = status["journal"]["failure"] or status["failovers"]["failure"]
+        why = status.journal.failure or status.failovers.failure
         return f"== no controller{'' if why is None else f' ({why})'}; {alive}"
-    known = "ZooKeeper is unreachable; last known " if status["zookeeper"]["is_stale"] else ""
+    known = "ZooKeeper is unreachable; last known " if status.zookeeper.is_stale else ""
     return (
-        f"== {known}controller {controller['controller_id']} epoch {controller['epoch']}; {alive}; "
-        f"queue {controller['event_queue_size']}; "
-        f"partitions: {counts(controller['partitions'])}; "
-        f"offline {controller['offline_partitions']}, "
-        f"{status['partitions_without_live_leader']} without a live leader"
+        f"== {known}controller {controller.controller_id} epoch {controller.epoch}; {alive}; "
+        f"queue {controller.event_queue_size}; "
+        f"partitions: {counts(controller.partitions)}; "
+        f"offline {controller.offline_partitions}, "
+        f"{status.partitions_without_live_leader} without a live leader"
     )
 
 
@@ -167,7 +170,7 @@ def page(watcher: ClusterWatcher, console: Console) -> RenderableType:
     status = watcher.status
     notes = notes_text(status)
     head = Panel(_head(status), title="klamm", title_align="left")
-    brokers = _brokers(status["brokers"], console)
+    brokers = _brokers(status.brokers, console)
     room = console.height - (_lines(notes, console) if notes else 0)
     head.height = min(_lines(head, console), max(room, _BORDERS))
     room -= head.height + _BORDERS
@@ -185,45 +188,45 @@ def _lines(part: RenderableType, console: Console) -> int:
     return len(console.render_lines(part, console.options.update(height=None)))
 
 
-def notes_text(status: Mapping[str, Any]) -> Text:
+def notes_text(status: ClusterStatus) -> Text:
     """Return the lines of klamm status about failures and faults of the network."""
     lines = [
         *dead_leader_lines(status),
-        *failed_broker_lines(status["brokers"]),
-        *(f"Failed: {log_dir_text(one)}" for one in status["failed_log_dirs"]),
+        *failed_broker_lines(status.brokers),
+        *(f"Failed: {log_dir_text(one)}" for one in status.failed_log_dirs),
         *network_lines(status),
     ]
     return Text("\n".join(lines), style="yellow")
 
 
-def _head(status: Mapping[str, Any]) -> RenderableType:
-    controller = status["controller"]
+def _head(status: ClusterStatus) -> RenderableType:
+    controller = status.controller
     table = Table.grid(padding=(0, 2))
-    zookeeper = status["zookeeper"]
-    table.add_row("ZooKeeper", Text(f"{zookeeper['connect']} {zookeeper['state'].lower()}"))
+    zookeeper = status.zookeeper
+    table.add_row("ZooKeeper", Text(f"{zookeeper.connect} {zookeeper.state.lower()}"))
     if controller is None:
         table.add_row("Controller", Text("none", style="red"))
         for line in what_prevents_elections(status):
             label, _, text = line.partition(":")
             table.add_row(label, Text(text.strip(), style="yellow"))
-        if zookeeper["malformed"]:
-            table.add_row("Malformed", Text(", ".join(zookeeper["malformed"]), style="yellow"))
+        if zookeeper.malformed:
+            table.add_row("Malformed", Text(", ".join(zookeeper.malformed), style="yellow"))
         return table
-    known = "last known: " if zookeeper["is_stale"] else ""
-    active = f"{known}broker {controller['controller_id']}, epoch {controller['epoch']}"
-    table.add_row("Controller", Text(f"{active}, {controller['state']}", style="bold"))
-    leaderless = status["partitions_without_live_leader"]
+    known = "last known: " if zookeeper.is_stale else ""
+    active = f"{known}broker {controller.controller_id}, epoch {controller.epoch}"
+    table.add_row("Controller", Text(f"{active}, {controller.state}", style="bold"))
+    leaderless = status.partitions_without_live_leader
     offline = Text(offline_text(controller, leaderless), style="red" if leaderless else "")
     table.add_row("Offline", offline)
     table.add_row("Queued", queued_text(controller))
-    table.add_row("Partitions", counts(controller["partitions"]))
-    table.add_row("Replicas", counts(controller["replicas"]))
-    if controller["malformed"]:
-        table.add_row("Malformed", Text(", ".join(controller["malformed"]), style="yellow"))
+    table.add_row("Partitions", counts(controller.partitions))
+    table.add_row("Replicas", counts(controller.replicas))
+    if controller.malformed:
+        table.add_row("Malformed", Text(", ".join(controller.malformed), style="yellow"))
     return table
 
 
-def _brokers(brokers: list[dict[str, Any]], console: Console) -> Table:
+def _brokers(brokers: Sequence[BrokerStatus], console: Console) -> Table:
     """Return the table of brokers, with as many columns as fit into the terminal."""
     columns = list(_COLUMNS)
     unlimited = console.options.update_width(sys.maxsize)
@@ -237,19 +240,19 @@ def _brokers(brokers: list[dict[str, Any]], console: Console) -> Table:
     return table
 
 
-def _broker_table(brokers: list[dict[str, Any]], columns: list[str]) -> Table:
+def _broker_table(brokers: Sequence[BrokerStatus], columns: list[str]) -> Table:
     table = Table(box=None, padding=(0, 1))
     for heading in columns:
         table.add_column(heading, justify="left" if heading in ("Rack", "State") else "right")
     for broker in brokers:
-        crown = " (controller)" if broker["is_controller"] else ""
+        crown = " (controller)" if broker.is_controller else ""
         cells: dict[str, RenderableType] = {
-            "Broker": str(broker["id"]),
-            "Rack": broker["rack"] or "-",
-            "State": Text(broker["state"] + crown, style=_STYLES.get(broker["state"], "red")),
-            "Partitions": str(broker["partitions"]),
-            "Leads": str(broker["leaders"]),
-            "Under-replicated": str(broker["under_replicated"]),
+            "Broker": str(broker.id),
+            "Rack": broker.rack or "-",
+            "State": Text(broker.state + crown, style=_STYLES.get(broker.state, "red")),
+            "Partitions": str(broker.partitions),
+            "Leads": str(broker.leaders),
+            "Under-replicated": str(broker.under_replicated),
         }
         table.add_row(*map(cells.__getitem__, columns))
     return table

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import ControllerMoved
@@ -18,6 +17,7 @@ from klamm.cluster.protocols import Clock, DynamicConfigView, Journal, MetadataV
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import Message, Response
+from klamm.cluster.status import ControllerStatus
 from klamm.cluster.types import NO_CONTROLLER, Broker, TopicPartition
 from klamm.controller import controller_election, events, on_malformed_state, on_session
 from klamm.controller.candidacy import Candidacy
@@ -296,6 +296,6 @@ class KafkaController:
 
     # Read by other threads
 
-    def status(self) -> dict[str, Any]:
-        """Return this controller's state as JSON-compatible values for ``klamm status``."""
+    def status(self) -> ControllerStatus:
+        """Return this controller's view of the cluster, and its pending work."""
         return controller_status(self)

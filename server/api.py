@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from klamm.admin.topic_description import TopicDescription
+from klamm.brokers.status import CachedMetadata
 from klamm.cluster.errors import KlammError
 from klamm.cluster.integers import Count
 from klamm.lab.actions.action import about
@@ -141,7 +142,7 @@ def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> Jo
 def list_brokers(server: ClusterServer, request: Request, _: None) -> states.BrokerStates:
     """List all brokers with their states, and the live brokers that a running broker has cached."""
     live = [broker.id for broker in server.admin.live_brokers()]
-    return {"brokers": server.status()["brokers"], "live": live}
+    return {"brokers": server.status().brokers, "live": live}
 
 
 def describe_broker(server: ClusterServer, request: Request, _: None) -> states.BrokerRegistration:
@@ -149,7 +150,7 @@ def describe_broker(server: ClusterServer, request: Request, _: None) -> states.
     return server.operations.describe(request.path_params["id"])
 
 
-def broker_metadata(server: ClusterServer, request: Request, _: None) -> states.CachedMetadata:
+def broker_metadata(server: ClusterServer, request: Request, _: None) -> CachedMetadata:
     """Return one broker's metadata cache: the brokers and partitions that the controller sent."""
     return server.operations.metadata_of(request.path_params["id"])
 

@@ -11,13 +11,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from klamm.brokers.controlled_shutdown import ControlledShutdownRequests
-from klamm.brokers.status import metadata_status
+from klamm.brokers.status import CachedMetadata, cached_metadata
 from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError, WrongState
+from klamm.cluster.status import PAUSED, RUNNING, STARTING, STOPPING
 from klamm.controller.events import ControllerState
-from klamm.lab.actions.action import ENDED, PAUSED, RUNNING, Action, BrokerAction, BrokerRef
+from klamm.lab.actions.action import ENDED, Action, BrokerAction, BrokerRef
 from klamm.lab.actions.actions import (
     FailDisk,
     FailLogDir,
@@ -34,10 +35,8 @@ from klamm.lab.actions.network_actions import NetworkAction
 from klamm.server.closing import Closing
 from klamm.server.config import check_broker_id, check_rack_name
 from klamm.server.states import (
-    ActiveDiskFault,
     AddedBroker,
     BrokerRegistration,
-    CachedMetadata,
     ChangedBroker,
     ControllerMove,
     DiskFaults,
@@ -55,8 +54,6 @@ from klamm.zk.store import Exists, Store
 from klamm.zk.znode_client import NodeExists
 from klamm.zk.znodes import BrokerIdZNode, ControllerZNode
 
-STARTING: Final = "starting"
-STOPPING: Final = "stopping"
 ADDED: Final = "added"
 NOT_STARTED: Final = "not started"
 FAILED_TO_START: Final = "failed to start"
@@ -99,6 +96,11 @@ class BrokerOperations:
             return STOPPING
         return STARTING if broker_id in self._cluster.nodes.starting_broker_ids else RUNNING
 
+    def states(self) -> dict[int, tuple[str, str | None]]:
+        """Return the state of each broker, and the reason if it failed."""
+        ids = self._cluster.spec.broker_ids
+        return {id_: (self.state_of(id_), self.reason_of(id_)) for id_ in ids}
+
     def reason_of(self, broker_id: int) -> str | None:
         """Return the reason for a broker's failure, or None if it did not fail."""
         failed = self._ended.get(broker_id, FAILED) in (FAILED, FAILED_TO_START)
@@ -130,7 +132,7 @@ class BrokerOperations:
         if running is None:
             raise self._is_not(RUNNING, broker_id)
         with self._cluster.broker_thread_paused():
-            return cast(CachedMetadata, metadata_status(running.node.broker))
+            return cached_metadata(running.node.broker)
 
     def _is_not(self, state: str, broker_id: int) -> WrongState:
         return WrongState(
@@ -218,7 +220,7 @@ class BrokerOperations:
 
     def _act_on_disks(self, action: Action) -> DiskFaults:
         action.act(self)
-        return {"disk_faults": cast(list[ActiveDiskFault], self._cluster.disks.describe())}
+        return {"disk_faults": self._cluster.disks.describe()}
 
     def _act_on_broker(self, action: BrokerAction) -> ChangedBroker:
         """Apply an action under the broker's lock; return the body of the response.

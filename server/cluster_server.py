@@ -12,9 +12,12 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from prometheus_client.registry import Collector
 
 from klamm.admin.kafka_admin import KafkaAdmin
@@ -29,6 +32,7 @@ from klamm.cluster.errors import (
     WrongState,
 )
 from klamm.cluster.quirks import NAMES
+from klamm.cluster.status import ZooKeeperState
 from klamm.cluster.types import host_and_port
 from klamm.cluster.version import klamm_version
 from klamm.placement.draws import JavaRandom
@@ -41,19 +45,20 @@ from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.dump_loading import Say, load_dump
 from klamm.server.opened_parts import OpenedParts
 from klamm.server.run_files import new_run_id, run_files, run_start
-from klamm.server.states import KafkaAddresses, Status
-from klamm.server.status import cluster_status
+from klamm.server.states import Status
+from klamm.server.zookeeper import connected_store
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.server.zookeeper_monitor import ZooKeeperMonitor
 from klamm.world.clock import WallClock
 from klamm.world.disks import local_disk
 from klamm.world.real.cluster import RealCluster
+from klamm.world.status import cluster_status
 from klamm.zk.dump_load import check_no_load_is_open
 from klamm.zk.ensemble import EmbeddedEnsemble
 from klamm.zk.guard import RunInfo, check_may_run_in, create_marker
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.store import Exists
+from klamm.zk.store import Exists, SessionState
 from klamm.zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 
 if TYPE_CHECKING:
@@ -331,30 +336,35 @@ class ClusterServer(OpenedParts):
 
     def status(self) -> Status:
         """Return the values that ``klamm status`` shows."""
-        servers = self._zookeeper_servers
-        last_known = None if servers is None else servers.last_known()
-        return {
-            "klamm_version": klamm_version(),
-            "url": self.url,
-            **self.kafka_addresses(),
-            "data_dir": str(self.data_dir.path),
-            "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
-            **cluster_status(self.cluster, self.operations, last_known),
-        }
+        cluster, servers = self.cluster, self._zookeeper_servers
+        # An expired session does not count: a server reported the expiry.
+        is_stale = cluster.session_state is SessionState.DISCONNECTED
+        zookeeper = ZooKeeperState(
+            connect=cluster.connect_string,
+            state=cluster.session_state.name,
+            is_stale=is_stale,
+            embedded=servers is not None,
+            servers=[] if servers is None else servers.last_known(),
+        )
+        store = partial(connected_store, cluster)
+        shown = cluster_status(cluster, zookeeper, self.operations.states(), store)
+        return Status(
+            **msgspec.structs.asdict(shown),
+            klamm_version=klamm_version(),
+            url=self.url,
+            data_dir=str(self.data_dir.path),
+            uptime_ms=round((time.monotonic() - self._started_s) * 1000),
+            bootstrap_servers=self.bootstrap_servers(),
+            security_protocol=None if self.config.listen is None else self.config.listen_protocol,
+        )
 
-    def kafka_addresses(self) -> KafkaAddresses:
-        """Return where Kafka's clients connect."""
+    def bootstrap_servers(self) -> list[str]:
+        """Return where Kafka's clients connect: HOST:PORT of the first brokers."""
         if self.config.listen is None:
-            return {"bootstrap_servers": [], "security_protocol": None}
+            return []
         spec = self.cluster.spec
-        end_points = [
-            spec.broker_info(broker_id).end_points[0]
-            for broker_id in spec.broker_ids[:_BOOTSTRAP_SERVERS]
-        ]
-        return {
-            "bootstrap_servers": [host_and_port(one.host, one.port) for one in end_points],
-            "security_protocol": self.config.listen_protocol,
-        }
+        first = (spec.broker_info(id_).end_points[0] for id_ in spec.broker_ids)
+        return [host_and_port(one.host, one.port) for one in islice(first, _BOOTSTRAP_SERVERS)]
 
 
 def _check_epoch(client: KafkaZkClient) -> None:

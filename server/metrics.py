@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from klamm.brokers.status import broker_counts
 from klamm.controller.metrics import ControllerCollector
 from klamm.world.real.cluster import RealCluster
 
@@ -38,11 +39,13 @@ class ClusterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield a metric family for each gauge: Kafka's gauges, then klamm's own gauges."""
-        statuses = self._cluster.status()["brokers"]
+        nodes = sorted(tuple(self._cluster.nodes.items()))
+        with self._cluster.broker_thread_paused():
+            counts = {id_: broker_counts(running.node.broker) for id_, running in nodes}
         for name, (field, text) in _GAUGES.items():
             family = GaugeMetricFamily(f"{_REPLICA_MANAGER}_{name}", text, labels=["broker"])
-            for status in statuses:
-                family.add_metric([str(status["id"])], status[field])
+            for broker_id, of_broker in counts.items():
+                family.add_metric([str(broker_id)], getattr(of_broker, field))
             yield family
         yield GaugeMetricFamily(
             "klamm_journal_writable",

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klamm.cluster.errors import KlammError, ZooKeeperUnavailable
-from klamm.server.states import ZooKeeperServerChange, ZooKeeperServers, ZooKeeperServerState
+from klamm.cluster.status import ZooKeeperServerState
+from klamm.server.states import ZooKeeperServerChange, ZooKeeperServers
 from klamm.zk.ensemble import NO_ANSWER, EmbeddedEnsemble, ServerState
 
 ATTEMPTS: Final = 3
@@ -162,4 +163,4 @@ class ZooKeeperGuard:
 
 
 def _state_of(server: ServerState) -> ZooKeeperServerState:
-    return {"id": server.id, "address": server.address, "state": server.state}
+    return ZooKeeperServerState(server.id, server.address, server.state)

@@ -26,6 +26,14 @@ BROKER: Final[dict[str, Any]] = {
     **{"is_candidate": True, "is_controller": False, "broker_epoch": 5, "clock_skew_ms": 0},
     **{"partitions": 3, "leaders": 2, "under_replicated": 1, "offline": 0},
 }
+CONTROLLER: Final[dict[str, Any]] = {
+    **{"controller_id": 1, "is_active": True, "active_controller_id": 1, "epoch": 4},
+    **{"epoch_zk_version": 4, "state": "IDLE", "event_queue_size": 2, "requests_waiting": {}},
+    **{"live_brokers": {}, "shutting_down_brokers": [], "topics": 1},
+    **{"partitions": {"OnlinePartition": 3}, "replicas": {}, "offline_partitions": 1},
+    **{"preferred_replica_imbalance": 0, "topics_to_be_deleted": [], "deletions": []},
+    **{"partitions_being_reassigned": 0, "reassignments": [], "malformed": {}},
+}
 STATUS: Final[dict[str, Any]] = {
     **{"cluster_id": "c", "run_id": "r", "session_timeout_ms": 6000, "controller": None},
     "zookeeper": {
@@ -40,7 +48,7 @@ STATUS: Final[dict[str, Any]] = {
     **{"bootstrap_servers": [], "security_protocol": None, "klamm_version": "1", "url": "u"},
     **{"data_dir": "d", "uptime_ms": 1},
 }
-"""GET /status of a cluster without brokers, and one of its brokers."""
+"""GET /status of a cluster without brokers, one of its brokers, and its controller."""
 
 
 class ScriptedApi:

@@ -14,6 +14,7 @@ from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.storage.faults import DiskFault
 from klamm.cluster.protocols import Clock
+from klamm.cluster.status import ActiveDiskFault
 from klamm.cluster.types import TopicPartition
 from klamm.controller.request_sender import RequestTap
 from klamm.statemachines.context import ControllerContext
@@ -42,8 +43,8 @@ class Disks(Protocol):
         """End all disk faults."""
         ...
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Return the active faults as plain values."""
+    def describe(self) -> list[ActiveDiskFault]:
+        """Return the active faults."""
         ...
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
@@ -18,6 +17,7 @@ from klamm.brokers.storage.faults import DiskFault, FaultyDisk
 from klamm.brokers.storage.memory_disk import MemoryDisk
 from klamm.cluster.errors import NotFound
 from klamm.cluster.protocols import Clock, Journal
+from klamm.cluster.status import ActiveDiskFault
 from klamm.world.cluster_spec import ClusterSpec
 from klamm.world.journal.journal import FileJournal, MemoryJournal
 from klamm.world.log_stores import LogStores
@@ -95,9 +95,9 @@ class ClusterDisks:
         if isinstance(self._journal, MemoryJournal):
             self._journal.accept()
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[ActiveDiskFault]:
         """Return the active faults as plain values."""
-        found: list[dict[str, Any]] = [
+        found: list[ActiveDiskFault] = [
             {"broker": broker_id, "log_dir": path, "kind": fault.kind}
             for (broker_id, path), fault in self.stores.active_faults()
         ]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from klamm.admin.topics import new_topic_id
 from klamm.brokers.bandwidth.copying import Copying, Give
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.logs.log_journal import LogJournal
-from klamm.brokers.status import broker_status
 from klamm.brokers.storage.faults import FaultyDisk
 from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Clock, Journal, Transport
@@ -159,17 +158,6 @@ class NodeHost(Generic[R]):
         """The active controller's context, or None."""
         controller = self.controller
         return None if controller is None else controller.context
-
-    def status(self) -> dict[str, Any]:
-        """Return the state of brokers and controllers as plain values."""
-        nodes = [running.node for _, running in sorted(tuple(self.nodes.items()))]
-        with self.broker_thread_paused():
-            brokers = [broker_status(node.broker) for node in nodes]
-        return {
-            "active_controller": self.active_controller,
-            "brokers": brokers,
-            "controllers": [one.status() for node in nodes if (one := node.controller) is not None],
-        }
 
     def broker_thread_paused(self) -> contextlib.AbstractContextManager[None]:
         """Context manager that pauses the processing of broker events while its body runs.

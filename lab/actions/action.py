@@ -10,6 +10,8 @@ from msgspec import Meta, inspect
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.integers import INT32_MAX
+from klamm.cluster.status import PAUSED as PAUSED
+from klamm.cluster.status import RUNNING as RUNNING
 from klamm.cluster.types import TopicPartition
 from klamm.zk.store import Store
 
@@ -29,8 +31,6 @@ class IsrFollower(msgspec.Struct, frozen=True, tag=True):
     partition: str
 
 
-RUNNING: Final = "running"
-PAUSED: Final = "paused"
 KILLED: Final = "killed"
 POWERED_OFF: Final = "powered off"
 STOPPED: Final = "stopped"

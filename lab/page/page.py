@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.lab.actions.action import DEAD, RUNNING
+from klamm.cluster.status import RUNNING
+from klamm.lab.actions.action import DEAD
 from klamm.lab.drill import Drill
 from klamm.lab.page.page_sequence import Concern, concern_of, row_values, sequence_diagram
 from klamm.lab.page.trace import (

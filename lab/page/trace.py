@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import ControlRequest, Message
+from klamm.cluster.status import PAUSED, RUNNING
 from klamm.cluster.types import TopicPartition
-from klamm.lab.actions.action import DEAD, PAUSED, RUNNING
+from klamm.lab.actions.action import DEAD
 from klamm.lab.checks.observations import decode_state
 from klamm.lab.drill import Step
 from klamm.lab.drivers.driver import ScenarioDriver

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.server.journal_tail import MAX_BYTES
-from tests.scripted_api import BROKER, STATUS, scripted_api
+from tests.scripted_api import BROKER, CONTROLLER, STATUS, scripted_api
 from tests.waiting import replace_sleep
 
 SERVERS = [
@@ -79,14 +79,6 @@ def test_what_prevents_elections_follows_the_controller(capsys: pytest.CaptureFi
     )
 
 
-CONTROLLER: dict[str, Any] = {
-    **{"controller_id": 1, "is_active": True, "active_controller_id": 1, "epoch": 4},
-    **{"epoch_zk_version": 4, "state": "IDLE", "event_queue_size": 2, "requests_waiting": {}},
-    **{"live_brokers": {}, "shutting_down_brokers": [], "topics": 1},
-    **{"partitions": {"OnlinePartition": 3}, "replicas": {}, "offline_partitions": 1},
-    **{"preferred_replica_imbalance": 0, "topics_to_be_deleted": [], "deletions": []},
-    **{"partitions_being_reassigned": 0, "reassignments": [], "malformed": {}},
-}
 ELECTED = {
     **STATUS,
     "controller": CONTROLLER,

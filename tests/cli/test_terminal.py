@@ -28,8 +28,10 @@ from klamm.cli.watch import ClusterWatcher, events_table, notes_text, page
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.plain_text import harmless, harmless_line
 from klamm.controller.state_change_log import StateChangeLog
+from klamm.server.states import Status
 from klamm.world.clock import WallClock
 from klamm.world.explain.journal_text import EventNames
+from tests.scripted_api import BROKER, CONTROLLER, STATUS
 from tests.serving import on_terminal
 
 EVIL = "orders\x1b[2J\x9b31m\x07\u202egnp.exe\nforged line\r\u2066\x7f"
@@ -128,17 +130,20 @@ def test_watch_shows_causes_at_80_columns_and_what_status_says_of_dead_brokers()
     first, second = console.file.getvalue().splitlines()
     assert first.rstrip().endswith(detail)
     assert second.rstrip().endswith("  topic created t  #7")
-    status: dict[str, object] = {
-        "brokers": [{"id": 1, "state": "failed", "reason": "its last log directory failed"}],
-        "controller": {},
+    status = {
+        **STATUS,
+        "brokers": [
+            {**BROKER, "id": 1, "state": "failed", "reason": "its last log directory failed"}
+        ],
+        "controller": CONTROLLER,
         "dead_leaders": [{"broker": 1, "partition_count": 1, "partitions": ["t-0"]}],
-        "session_timeout_ms": 6000,
-        "zookeeper": {"is_stale": False},
         "failed_log_dirs": [{"broker": 0, "log_dir": "d1"}],
         "isolated_brokers": [0, 2],
         "network_faults": ["cut: 1 | zookeeper"],
     }
-    dead, failed, log_dir, isolated, network = notes_text(status).plain.splitlines()
+    dead, failed, log_dir, isolated, network = notes_text(
+        msgspec.convert(status, Status)
+    ).plain.splitlines()
     assert log_dir == "Failed: broker 0, log directory d1"
     assert isolated == "Isolated: brokers 0,2 (klamm network heal)"
     assert network == "Network cut: 1 | zookeeper (klamm network heal)"
@@ -155,25 +160,15 @@ def test_watch_in_a_low_terminal_shows_whole_panels(columns: int, lines: int, ev
     watcher.names = EventNames()
     row = {"kind": Kind.TOPIC_CREATED, "t_ms": 1, "controller": 0, "epoch": 1, "detail": "t"}
     watcher.rows = deque([row] * 30)
-    broker = {"rack": None, "partitions": 4, "leaders": 2, "under_replicated": 0, "reason": None}
-    controller: dict[str, object] = {
-        **{"controller_id": 0, "epoch": 3, "state": "Idle", "event_queue_size": 0},
-        **{"requests_waiting": {}, "offline_partitions": 0, "preferred_replica_imbalance": 0},
-        **{"partitions": {}, "replicas": {}, "malformed": []},
-    }
-    watcher.status = {
-        "zookeeper": {"connect": "zk:1", "state": "CONNECTED", "is_stale": False, "malformed": []},
-        "controller": controller,
+    status = {
+        **STATUS,
+        "controller": {**CONTROLLER, "offline_partitions": 0},
         "partitions_without_live_leader": 1,
-        "session_timeout_ms": 6000,
         "dead_leaders": [{"broker": 1, "partition_count": 1, "partitions": ["t-0"]}],
-        "failed_log_dirs": [],
         "isolated_brokers": [0],
-        "network_faults": [],
-        "brokers": [
-            {"id": n, "state": "running", "is_controller": n == 0, **broker} for n in range(3)
-        ],
+        "brokers": [{**BROKER, "id": n, "is_controller": n == 0} for n in range(3)],
     }
+    watcher.status = msgspec.convert(status, Status)
     console = Console(file=io.StringIO(), width=columns, height=lines)
     console.print(page(watcher, console))
     assert isinstance(console.file, io.StringIO)

@@ -7,7 +7,6 @@ import http.client
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +14,7 @@ from kazoo.client import KazooClient
 
 from klamm.cli.status import status_lines
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.server.states import Status
 from klamm.world.journal.journal import read_journal
 from klamm.zk.znodes import TopicZNode
 from tests.serving import Up, klamm_up
@@ -44,7 +44,7 @@ def test_failovers_that_always_fail_are_shown_and_end_up(
         for topic in ("a", "b"):
             create_topic(zookeeper_client, chroot, topic, ID)
         zookeeper_client.delete(chroot_path(chroot) + "/controller")
-        wait_until(lambda: status(up)["failovers"]["failed"] >= 2)
+        wait_until(lambda: status(up).failovers.failed >= 2)
         text = "\n".join(status_lines(status(up)))
         assert "Failovers:" in text and "already belongs to another topic" in text
         output = up.wait()
@@ -92,8 +92,8 @@ def get(up: Up, path: str) -> bytes:
         return connection.getresponse().read()
 
 
-def status(up: Up) -> dict[str, Any]:
-    return msgspec.json.decode(get(up, "/status"), type=dict[str, Any])
+def status(up: Up) -> Status:
+    return msgspec.json.decode(get(up, "/status"), type=Status)
 
 
 def gauge(up: Up, name: str) -> float:
@@ -107,13 +107,15 @@ def test_with_a_full_disk_there_is_no_controller_until_it_has_space(
 ) -> None:
     args = ("--brokers", "3", "--zookeeper", chroot)
     with klamm_up(small_disk, *args) as up:
-        epoch = status(up)["controller"]["epoch"]
+        before = status(up).controller
+        assert before is not None
+        epoch = before.epoch
         create_topic(zookeeper_client, chroot, "known", None)
         wait_until(lambda: b'"known"' in get(up, "/topics"))
         ballast = fill(small_disk)
         create_topic(zookeeper_client, chroot, "t", None)
-        wait_until(lambda: status(up)["controller"] is None)
-        assert "No space left on device" in status(up)["journal"]["failure"]
+        wait_until(lambda: status(up).controller is None)
+        assert "No space left on device" in str(status(up).journal.failure)
         assert not zookeeper_client.exists(chroot_path(chroot) + "/controller")
         assert gauge(up, "klamm_journal_writable") == 0.0
         text = "\n".join(status_lines(status(up)))
@@ -126,10 +128,11 @@ def test_with_a_full_disk_there_is_no_controller_until_it_has_space(
         assert b'"known"' in get(up, "/topics")
 
         ballast.unlink()
-        controller = wait_until(lambda: status(up)["controller"])
-        assert controller["epoch"] > epoch
+        controller = wait_until(lambda: status(up).controller)
+        assert controller.epoch > epoch
         assert gauge(up, "klamm_journal_writable") == 1.0
-        wait_until(lambda: status(up)["controller"]["partitions"] == {"OnlinePartition": 2})
+        online = {"OnlinePartition": 2}
+        wait_until(lambda: getattr(status(up).controller, "partitions", None) == online)
         output = up.end()
     assert up.process.returncode == 130
     warnings = [line for line in output.splitlines() if line.startswith("warning: ")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,8 +14,8 @@ from klamm.cli.status import status_lines
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, CreatableTopic, CreateTopicsRequest
+from klamm.cluster.status import RUNNING, BrokerStatus
 from klamm.cluster.types import TopicPartition
-from klamm.lab.actions.action import RUNNING
 from klamm.lab.actions.actions import Start, Stop
 from klamm.server.broker_operations import ADDED, FAILED, FAILED_TO_START
 from klamm.server.cluster_server import ClusterServer
@@ -38,9 +37,9 @@ def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
         yield opened
 
 
-def broker_1(server: ClusterServer) -> dict[str, Any]:
+def broker_1(server: ClusterServer) -> BrokerStatus:
     """What the status shows of it."""
-    return server.status()["brokers"][1]
+    return server.status().brokers[1]
 
 
 def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
@@ -51,21 +50,21 @@ def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
     shutil.rmtree(disk)
     disk.write_text("a file where the directory was")
     server.admin.create_topics(CreateTopicsRequest((ON_1,), 10_000))
-    wait_until(lambda: broker_1(server)["state"] == FAILED)
-    assert "all log directories have failed: " in broker_1(server)["reason"]
-    assert "Not a directory" in broker_1(server)["reason"]
+    wait_until(lambda: broker_1(server).state == FAILED)
+    assert "all log directories have failed: " in str(broker_1(server).reason)
+    assert "Not a directory" in str(broker_1(server).reason)
     assert any(line.startswith("Broker 1 failed: ") for line in status_lines(server.status()))
     assert any("broker 1 failed: " in record.getMessage() for record in caplog.records)
 
     with pytest.raises(LogStorageError) as refused:
         server.operations.perform(Start(1))
     assert refused.value.hint is not None and "disk" not in refused.value.message
-    assert broker_1(server)["state"] == FAILED_TO_START
-    assert refused.value.hint in broker_1(server)["reason"]
+    assert broker_1(server).state == FAILED_TO_START
+    assert refused.value.hint in str(broker_1(server).reason)
 
     disk.unlink()
     assert server.operations.perform(Start(1))["state"] == RUNNING
-    assert (broker_1(server)["state"], broker_1(server)["reason"]) == (RUNNING, None)
+    assert (broker_1(server).state, broker_1(server).reason) == (RUNNING, None)
 
 
 def test_a_broker_without_a_log_directory_is_named(chroot: str, tmp_path: Path) -> None:
@@ -85,7 +84,7 @@ def test_an_added_broker_that_does_not_start_exists_and_can_be_started(
         server.operations.add(None, None)
     assert refused.value.hint is not None and not refused.value.definite
     assert refused.value.hint.endswith("broker 2 was added: klamm broker start 2 starts it")
-    assert server.status()["brokers"][2]["state"] == ADDED
+    assert server.status().brokers[2].state == ADDED
     disk.unlink()
     assert server.operations.perform(Start(2))["state"] == RUNNING
 
@@ -96,18 +95,18 @@ def test_no_broker_is_added_without_zookeeper(server: ClusterServer) -> None:
         server.operations.add(None, None)
     server.cluster.own_session.state = SessionState.CONNECTED
     assert refused.value.definite and refused.value.retriable
-    assert [broker["id"] for broker in server.status()["brokers"]] == [0, 1]
+    assert [broker.id for broker in server.status().brokers] == [0, 1]
 
 
 def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
     server: ClusterServer,
 ) -> None:
     server.cluster._hub.post(Address("broker", 1), "nothing that a broker can handle")
-    wait_until(lambda: broker_1(server)["state"] == FAILED)
-    assert broker_1(server)["reason"].startswith("AssertionError: ")
-    assert len(server.status()["errors"]) == 1
+    wait_until(lambda: broker_1(server).state == FAILED)
+    assert str(broker_1(server).reason).startswith("AssertionError: ")
+    assert len(server.status().errors) == 1
     assert server.operations.perform(Start(1))["state"] == RUNNING
-    assert broker_1(server)["reason"] is None
+    assert broker_1(server).reason is None
 
 
 def test_every_failure_at_a_start_is_reported(server: ClusterServer) -> None:
@@ -117,7 +116,7 @@ def test_every_failure_at_a_start_is_reported(server: ClusterServer) -> None:
     for wait in (True, False):
         with pytest.raises(TypeError):
             server.operations.perform(Start(1, wait=wait))
-        assert broker_1(server)["state"] == "stopped"
+        assert broker_1(server).state == "stopped"
     del copying.join
     assert server.operations.perform(Start(1))["state"] == RUNNING
 
@@ -127,11 +126,11 @@ def test_a_broker_whose_znode_was_deleted_registers_again(
 ) -> None:
     server.admin.create_topics(CreateTopicsRequest((ON_1,), 10_000))
     root = f"/{server.cluster.connect_string.rpartition('/')[2]}"
-    before = broker_1(server)["broker_epoch"]
+    before = broker_1(server).broker_epoch
     zookeeper_client.delete(f"{root}/brokers/ids/1")
-    wait_until(lambda: broker_1(server)["broker_epoch"] > before and broker_1(server)["live"])
+    wait_until(lambda: broker_1(server).broker_epoch > before and broker_1(server).live)
     stat = zookeeper_client.exists(f"{root}/brokers/ids/1")
-    assert stat.czxid == broker_1(server)["broker_epoch"]
+    assert stat.czxid == broker_1(server).broker_epoch
     said = "broker 1: its registration was deleted while its session was alive; registered again"
     assert any(said in record.getMessage() for record in caplog.records)
     rows = read_journal(server.data_dir.journal)

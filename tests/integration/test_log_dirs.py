@@ -8,8 +8,8 @@ import pytest
 
 from klamm.admin.topics import TopicAdmin
 from klamm.cluster.errors import NotFound, WrongState
+from klamm.cluster.status import RUNNING
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.lab.actions.action import RUNNING
 from klamm.lab.actions.actions import FailLogDir, Start
 from klamm.lab.checks.agreement import check_cluster
 from klamm.placement.draws import JavaRandom

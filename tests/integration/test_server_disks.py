@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from klamm.cli.status import status_lines
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.server.states import Status
 from tests.asgi import AsgiClient
 from tests.waiting import wait_until
 
@@ -52,8 +54,8 @@ class Client:
         return answer.json()
 
     @property
-    def status(self) -> Any:
-        return self.api.get("/status").json()
+    def status(self) -> Status:
+        return msgspec.json.decode(self.api.get("/status").content, type=Status)
 
     def partitions(self) -> list[tuple[int, list[int]]]:
         """Leaders and ISRs."""
@@ -111,17 +113,17 @@ def test_disks_fail_one_after_the_other(server: ClusterServer) -> None:
 
     client.post("/disks/fail", journal=True, kind="enospc")
     client.post("/brokers/0/fail-log-dir", log_dir="d0")
-    wait_until(lambda: client.status["controller"] is None)
-    assert "No space left on device" in client.status["journal"]["failure"]
+    wait_until(lambda: client.status.controller is None)
+    assert "No space left on device" in str(client.status.journal.failure)
     produce(100)
     client.post("/disks/heal")
-    wait_until(lambda: client.status["controller"] is not None)
+    wait_until(lambda: client.status.controller is not None)
     client.restart(0)
 
     client.post("/disks/slow", broker=2, bytes_per_s=1_000_000)
     assert "  broker 2, log directory d1: slow, 1000000 bytes/s" in status_lines(client.status)
     produce(100)
     client.post("/disks/heal")
-    assert client.status["disk_faults"] == []
+    assert client.status.disk_faults == []
     wait_until(lambda: client.isrs() == WHOLE)
     wait_until(lambda: ends(server) == [{250}, {250}])

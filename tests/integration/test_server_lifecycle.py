@@ -76,13 +76,14 @@ def test_everything_is_freed_and_the_next_goes_on(
     before = names_of_threads()
     with ClusterServer(config(chroot, data_dir=tmp_path)) as first:
         first.admin.create_topics(TOPIC)
-        cluster_id = first.status()["cluster_id"]
+        cluster_id = first.status().cluster_id
     first.close()
     assert names_of_threads() == before
     assert zookeeper_client.get_children(f"{root}/brokers/ids") == []
     with ClusterServer(config(chroot, data_dir=tmp_path)) as second:
-        assert second.status()["cluster_id"] == cluster_id
-        assert second.status()["controller"]["epoch"] == 2
+        assert second.status().cluster_id == cluster_id
+        controller = second.status().controller
+        assert controller is not None and controller.epoch == 2
         wait_until(lambda: list(second.admin.list_topics()) == ["kept"])
     assert names_of_threads() == before
     rows = read_journal(tmp_path / "journal.jsonl")
@@ -104,8 +105,9 @@ def test_the_same_seed_goes_on_with_its_draws_after_a_restart(chroot: str, tmp_p
         assert made.topic_id != kept.topic_id
         seeds.append(second.cluster.spec.seed)
         second.operations.perform(MoveController())
-        assert second.status()["controller"]["malformed"] == {}
-        assert second.status()["controller"]["topics"] == 2
+        controller = second.status().controller
+        assert controller is not None
+        assert (controller.malformed, controller.topics) == ({}, 2)
     assert seeds == [seeded.spec("run", None, incarnation=n).seed for n in range(2)]
     assert seeds[0] == 7 != seeds[1]
 
@@ -117,7 +119,7 @@ def test_each_step_of_a_start_is_said(chroot: str, tmp_path: Path) -> None:
         url = "http://u:1"
         server.publish(url)
         status = server.status()
-        assert (status["url"], status["data_dir"]) == (url, str(tmp_path))
+        assert (status.url, status.data_dir) == (url, str(tmp_path))
         address = read_address(tmp_path)
         assert address is not None and address.url == url
     assert said == [
@@ -170,13 +172,11 @@ def test_kafkas_clients_are_told_of_three_brokers(tmp_path: Path) -> None:
         server = ClusterServer(given)
         spec = given.spec("r", None, None)
         server.cluster = SimpleNamespace(spec=spec)  # type: ignore[assignment]
-        return server.kafka_addresses()
+        return server.bootstrap_servers(), given.listen_protocol
 
-    assert addresses(None) == {"bootstrap_servers": [], "security_protocol": None}
-    assert addresses("127.0.0.1:9092") == {
-        "bootstrap_servers": [f"127.0.0.1:{port}" for port in (9092, 9093, 9094)],
-        "security_protocol": "PLAINTEXT",
-    }
+    assert addresses(None) == ([], "PLAINTEXT")
+    ports = (9092, 9093, 9094)
+    assert addresses("127.0.0.1:9092") == ([f"127.0.0.1:{port}" for port in ports], "PLAINTEXT")
 
 
 def test_no_broker_reacts_to_the_end_of_another(
@@ -244,7 +244,7 @@ def test_an_epoch_that_is_no_number_is_shown_and_refused(
 ) -> None:
     path = f"/{chroot.rpartition('/')[2]}/controller_epoch"
     with ClusterServer(config(chroot, data_dir=tmp_path, controllers=1)) as server:
-        assert server.status()["zookeeper"]["malformed"] == {}
+        assert server.status().zookeeper.malformed == {}
         zookeeper_client.set(path, b"seven")
         KafkaZkClient(server.cluster.store).delete("/controller")
 
@@ -259,13 +259,13 @@ def test_an_epoch_that_is_no_number_is_shown_and_refused(
 @pytest.mark.slow
 def test_two_klamms_do_not_share_a_chroot(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path / "1")) as first:
-        epochs = [broker["broker_epoch"] for broker in first.status()["brokers"]]
+        epochs = [broker.broker_epoch for broker in first.status().brokers]
         with pytest.raises(EnvironmentProblem, match="brokers 0, 1 are registered"):
             ClusterServer(config(chroot, data_dir=tmp_path / "2", brokers=3)).open()
         status = first.status()
-        assert [broker["broker_epoch"] for broker in status["brokers"]] == epochs
-        assert status["controller"]["epoch"] == 1
-        assert status["controller"]["live_brokers"].keys() == {"0", "1"}
+        assert [broker.broker_epoch for broker in status.brokers] == epochs
+        assert status.controller is not None and status.controller.epoch == 1
+        assert status.controller.live_brokers.keys() == {"0", "1"}
 
 
 def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from klamm.brokers.status import broker_status
+from klamm.brokers.status import broker_counts
 from klamm.cli.status import work_lines
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
@@ -66,7 +66,7 @@ def test_where_the_leader_is_lost_another_replica_in_sync_leads() -> None:
     assert leader_and_isr(world, T1) == (0, (0, 2), 1)
     assert leader_and_isr(world, T2) == (1, (0, 1, 2), 0)
     assert offline_replicas(world, 1) == [T1]
-    assert broker_status(world.nodes[1].node.broker)["offline"] == 1
+    assert broker_counts(world.nodes[1].node.broker).offline == 1
     assert_at_rest(world)
 
 

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
-from klamm.lab.actions.action import DEAD, PAUSED, RUNNING
+from klamm.cluster.status import PAUSED, RUNNING
+from klamm.lab.actions.action import DEAD
 from klamm.lab.drills import library
 from klamm.lab.hunt.hunting import page_of_text
 from klamm.lab.page.trace import BrokerState

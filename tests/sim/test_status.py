@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import msgspec
 
 from klamm.cli.status import queued_text, state_lines, work_lines
+from klamm.cluster.status import (
+    ControllerStatus,
+    Deletion,
+    FailedLogDir,
+    FailoverState,
+    JournalState,
+    MalformedConfig,
+    OtherController,
+)
 from klamm.cluster.types import TopicPartition
-from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.status import DEAD_LEADERS_LISTED, simulated_status
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold, release
 from tests.sim.deletions import delete_topics
@@ -17,7 +26,7 @@ from tests.sim.worlds import active_controller, create_topic
 T0 = TopicPartition("t", 0)
 
 
-def shown(world: SimulatedWorld) -> tuple[dict[str, Any], list[str]]:
+def shown(world: SimulatedWorld) -> tuple[ControllerStatus, list[str]]:
     status = active_controller(world).status()
     return status, work_lines(status)
 
@@ -45,15 +54,15 @@ def test_a_deletion_and_a_reassignment_wait_for_a_dead_broker() -> None:
         "Reassigning: t-0 from 0,1 to 2,3 waits for broker 3",
         "             s-0 from 0,1 to 0,2 is under way",
     ]
-    assert status["deletions"] == [
-        {
-            "topic": "gone",
-            "waits_for_brokers": [3],
-            "waits_for_log_dirs_of": [],
-            "waits_for_reassignment": False,
-        }
+    assert status.deletions == [
+        Deletion(
+            topic="gone",
+            waits_for_brokers=[3],
+            waits_for_log_dirs_of=[],
+            waits_for_reassignment=False,
+        )
     ]
-    assert status["reassignments"][0]["target"] == [2, 3]
+    assert status.reassignments[0].target == [2, 3]
     release(world, 2)
     world.start(3)
     world.run_for(10_000)
@@ -75,8 +84,8 @@ def test_a_deletion_waits_for_a_reassignment_and_of_many_some_are_shown() -> Non
         "Reassigning: t-0 from 0,1 to 0,2 is under way",
     ]
     assert lines[-1] == "             and 2 more"
-    assert status["partitions_being_reassigned"] == len(status["reassignments"]) == 7
-    assert status["topics_to_be_deleted"] == ["t"]
+    assert status.partitions_being_reassigned == len(status.reassignments) == 7
+    assert status.topics_to_be_deleted == ["t"]
 
 
 def test_a_broker_that_shuts_down() -> None:
@@ -94,14 +103,16 @@ def test_all_partitions_of_a_dead_leader_count_though_some_are_not_listed() -> N
     store = world.open_store()
     status = simulated_status(world, store)
     store.close()
-    [dead] = status["dead_leaders"]
-    assert (dead["broker"], dead["partition_count"]) == (3, count)
-    assert len(dead["partitions"]) == DEAD_LEADERS_LISTED
-    assert status["partitions_without_live_leader"] == count
+    [dead] = status.dead_leaders
+    assert (dead.broker, dead.partition_count) == (3, count)
+    assert len(dead.partitions) == DEAD_LEADERS_LISTED
+    assert status.partitions_without_live_leader == count
 
 
 def test_a_single_event_is_not_plural() -> None:
-    queued = {"event_queue_size": 1, "requests_waiting": {"0": 1, "1": 2}}
+    status = active_controller(brokers_up()).status()
+    waiting = {"0": 1, "1": 2}
+    queued = msgspec.structs.replace(status, event_queue_size=1, requests_waiting=waiting)
     assert queued_text(queued) == "1 event, 3 requests"
 
 
@@ -174,34 +185,36 @@ def test_the_whole_text_of_a_cluster_and_of_an_outage() -> None:
     values = simulated_status(world, store)
     store.close()
     assert state_lines(values) == OF_A_CLUSTER.splitlines()
-    broker = {
-        **values["brokers"][1],
-        "rack": "r",
-        "state": "failed",
-        "reason": "its disk",
-        "live": None,
-        "is_candidate": False,
-        "clock_skew_ms": -250,
-        "leaders": 1,
-        "under_replicated": 1,
-    }
-    outage = {
-        **values,
-        "controller": None,
-        "brokers": [broker],
-        "journal": {"is_writable": False, "failure": "no space", "failed_for_ms": 1_500},
-        "failovers": {"failed": 2, "failure": "why", "pause_ms": 500},
-        "other_active_controllers": [{"id": 1, "epoch": 7}],
-        "isolated_brokers": [1, 2],
-        "network_faults": ["loses 5%"],
-        "disk_faults": [
+    broker = msgspec.structs.replace(
+        values.brokers[1],
+        rack="r",
+        state="failed",
+        reason="its disk",
+        live=None,
+        is_candidate=False,
+        clock_skew_ms=-250,
+        leaders=1,
+        under_replicated=1,
+    )
+    outage = msgspec.structs.replace(
+        values,
+        controller=None,
+        brokers=[broker],
+        journal=JournalState(is_writable=False, failure="no space", failed_for_ms=1_500),
+        failovers=FailoverState(failed=2, failure="why", pause_ms=500),
+        other_active_controllers=[OtherController(id=1, epoch=7)],
+        isolated_brokers=[1, 2],
+        network_faults=["loses 5%"],
+        disk_faults=[
             {"journal": True, "kind": "full"},
             {"broker": 1, "log_dir": "/d", "kind": "slow", "bytes_per_s": 9},
             {"broker": 2, "log_dir": "/e", "kind": "full"},
         ],
-        "failed_log_dirs": [{"broker": 1, "log_dir": "/f"}],
-        "malformed_configs": {"/config/topics/t": {"reason": "not JSON", "brokers": [0, 1]}},
-        "errors": ["an error"],
-        "zookeeper": {"is_stale": True, "malformed": {"/controller_epoch": "not a number"}},
-    }
+        failed_log_dirs=[FailedLogDir(broker=1, log_dir="/f")],
+        malformed_configs={"/config/topics/t": MalformedConfig("not JSON", [0, 1])},
+        errors=["an error"],
+        zookeeper=msgspec.structs.replace(
+            values.zookeeper, is_stale=True, malformed={"/controller_epoch": "not a number"}
+        ),
+    )
     assert state_lines(outage) == OF_AN_OUTAGE.splitlines()

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.storage.faults import DiskFault
 from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError, WrongState
 from klamm.cluster.requests import Address, AlterReplicaLogDirsRequest, Message, Request, Response
+from klamm.cluster.status import ActiveDiskFault
 from klamm.cluster.types import EndPoint
 from klamm.controller.request_sender import RequestTap
 from klamm.placement.pools import Pools
@@ -85,8 +86,8 @@ class KafkaDisks:
                 shutil.rmtree(path, ignore_errors=True)
                 self._away.pop(path).rename(path)
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Return the log directories that have been removed, as plain values."""
+    def describe(self) -> list[ActiveDiskFault]:
+        """Return the log directories that have been removed."""
         return [
             {"broker": id_, "log_dir": name, "kind": "removed"} for id_, name in self._removed()
         ]

@@ -15,7 +15,7 @@ from klamm.brokers.config import broker_config
 from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.log_store import MemoryLogStore
-from klamm.brokers.status import broker_status
+from klamm.brokers.status import BrokerCounts, broker_counts
 from klamm.cluster.errors import InvalidConfig, KlammError
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, AlterIsrRequest
@@ -247,25 +247,11 @@ def leading_one_following_one() -> Network:
     return network
 
 
-def test_status_is_plain_values() -> None:
-    status = broker_status(leading_one_following_one().brokers[1])
-    assert json.loads(json.dumps(status)) == {
-        "id": 1,
-        "rack": None,
-        "end_points": ["PLAINTEXT://localhost:9093"],
-        "broker_epoch": 50,
-        "controller_id": 0,
-        "controller_epoch": 5,
-        "partitions": 2,
-        "leaders": 1,
-        "under_replicated": 1,
-        "offline": 0,
-        "catching_up": 1,
-        "pending_alter_isr": 1,
-        "log_dirs": [{"path": "kafka-logs", "online": True, "logs": 2}],
-        "malformed": {},
-        "metadata_cache": {"live_brokers": [0, 1, 2, 3], "topics": 1, "partitions": 1},
-    }
+def test_the_replicas_of_a_broker_are_counted() -> None:
+    broker = leading_one_following_one().brokers[1]
+    assert broker_counts(broker) == BrokerCounts(
+        partitions=2, leaders=1, under_replicated=1, offline=0
+    )
 
 
 def test_a_replica_that_is_being_added_is_not_missed_in_the_isr() -> None:
@@ -274,9 +260,11 @@ def test_a_replica_that_is_being_added_is_not_missed_in_the_isr() -> None:
     network.request(1, update_metadata())
     named = msgspec.structs.replace(state(T0, replicas=(1, 2, 3)), adding_replicas=(3,))
     network.request(1, leader_and_isr(named, controller_epoch=6))
-    status = broker_status(network.brokers[1])
-    assert (status["leaders"], status["under_replicated"]) == (1, 0)
-    assert status["controller_epoch"] == 6, "of any request, not only of UpdateMetadata"
+    broker = network.brokers[1]
+    counts = broker_counts(broker)
+    assert (counts.leaders, counts.under_replicated) == (1, 0)
+    epoch = broker.replica_manager.controller_epoch
+    assert epoch == 6, "of any request, not only of UpdateMetadata"
 
 
 def test_status_of_one_replica() -> None:
@@ -301,7 +289,7 @@ def test_status_of_one_replica() -> None:
     broker.fail_log_dir("kafka-logs")
     offline = replica_status(broker, T0)
     assert offline is not None and offline["role"] == "offline"
-    assert broker_status(broker)["offline"] == 2
+    assert broker_counts(broker).offline == 2
 
 
 def test_a_copy_of_a_cluster_goes_its_own_way() -> None:

@@ -24,7 +24,7 @@ def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) ->
     assert cluster.state(tp).leader == 0
     assert cluster.admin.get_data_and_stat(BAD)[0] == data  # type: ignore[index]
     for _ in range(2):
-        assert list(cluster.active.status()["malformed"]) == [BAD]
+        assert list(cluster.active.status().malformed) == [BAD]
         assert cluster.active.context.all_topics == {"t"}
         cluster.assert_nothing_failed()
         assert [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [BAD]
@@ -147,7 +147,7 @@ def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1],"1":[2]}}')
     cluster.paused.clear()
     cluster.run()
-    assert list(cluster.active.status()["malformed"]) == [path]
+    assert list(cluster.active.status().malformed) == [path]
     assert [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [path]
     assert cluster.active.context.partition_state(TopicPartition("t", 0)) is PartitionState.NEW
     assert cluster.state(TopicPartition("t", 1)).leader == 2
@@ -267,7 +267,7 @@ def test_a_topic_with_a_partition_that_nobody_could_lead_is_set_apart(
     cluster.admin.create(BAD, b'{"version":3,"partitions":{"1":[1],"0":[%b]}}' % replicas)
     (tp,) = cluster.create_topic("t", (0, 1))
     for _ in range(2):
-        assert cluster.active.status()["malformed"] == {BAD: f"partition 0 has {reason}"}
+        assert cluster.active.status().malformed == {BAD: f"partition 0 has {reason}"}
         assert cluster.active.context.all_topics == {"t"}
         assert cluster.state(tp).leader == 0
         cluster.admin.delete(ControllerZNode.path)

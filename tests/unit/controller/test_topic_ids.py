@@ -105,7 +105,7 @@ def test_a_topic_that_is_served_keeps_its_id_from_an_older_one(cluster: Cluster)
     cluster.admin.set_topic_assignment("a", taken, assignment)
     cluster.run()
     assert cluster.active.context.all_topics == {"b"}
-    assert list(cluster.active.status()["malformed"]) == [TopicZNode.path("a")]
+    assert list(cluster.active.status().malformed) == [TopicZNode.path("a")]
     cluster.assert_nothing_failed()
 
 
@@ -116,7 +116,7 @@ def test_of_two_topics_with_one_id_the_older_is_served(cluster: Cluster) -> None
     for _ in range(2):
         assert cluster.active.context.all_topics == {"b"}
         reason = f"topic id {taken} already belongs to topic b: remove topic_id from the znode"
-        assert cluster.active.status()["malformed"] == {TopicZNode.path("a"): reason}
+        assert cluster.active.status().malformed == {TopicZNode.path("a"): reason}
         assert cluster.state(B0).leader == 1
         cluster.assert_nothing_failed()
         cluster.admin.delete(ControllerZNode.path)

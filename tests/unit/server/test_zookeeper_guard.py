@@ -53,10 +53,10 @@ def test_a_server_that_ends_is_started_and_one_that_was_killed_is_not(
         wait_until(lambda: "is running again: sessions reconnect" in caplog.text)
         assert guard.act("leader", "pause") == {"id": 2, "before": "leader", "state": "paused"}
         states = ["follower", "paused", "down"]
-        wait_until(lambda: [one["state"] for one in guard.last_known()] == states)
-        assert [one["state"] for one in guard.describe()["servers"]] == states
+        wait_until(lambda: [one.state for one in guard.last_known()] == states)
+        assert [one.state for one in guard.describe()["servers"]] == states
         addresses = [server.connect_string for server in servers.values()]
-        assert [one["address"] for one in guard.last_known()] == addresses
+        assert [one.address for one in guard.last_known()] == addresses
     assert servers[3].calls == ["kill"]
     assert servers[2].calls == ["crash", "start", "pause"]
     assert f"ZooKeeper at {servers[2].connect_string} has ended: restarting it" in caplog.text
