@@ -48,11 +48,13 @@ from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json, p
 from klamm.cli.running import ending_signals_raise, own_log, work_folder, write_file
 from klamm.cli.waiting import running_step, waiting
 from klamm.cluster.errors import UsageError
-from klamm.cluster.quirks import Quirks, parse_quirks, quirk_options
+from klamm.cluster.plain_text import harmless_line
+from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks, quirk_options
 from klamm.cluster.version import klamm_version
 from klamm.lab.drill import Drill, Step
 from klamm.lab.drills import library
 from klamm.lab.drills.bug_texts import WITH_BUGS, bugs_shown_by
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.schema import schema_text
 from klamm.lab.page.page import drill_headline, run_page
 from klamm.lab.page.trace import RunTrace
@@ -279,21 +281,33 @@ def check(
     drills: Annotated[list[str], DRILLS],
     json: AsJson = False,
 ) -> None:
-    """Check drill files without running them.
+    """Check drill files: read them, and run them in simulation.
 
-    Checks the syntax, the options of tools, and that what each drill names can exist and happen:
-    brokers, topics, partitions, records, states, reassignments and deletions. The exit code is 2 if
-    a file is invalid; the files after it are not checked.
+    Drills that run only with --real are only read. The exit code is 2 if a file is invalid or its
+    drill does not pass; the files after it are not checked.
     """
     where = {"real only": " (only with --real)", "simulated only": " (only without --real)"}
     checked = []
     for word in drills:
         drill = library.find_drill(word)
+        if drill.real_only is None:
+            _check_passes(drill)
         checked.append({"file": word, "drill": drill.name, "worlds": drill.worlds})
         if not json:
             typer.echo(f"{word}: {drill.name} is valid{where.get(drill.worlds, '')}")
     if json:
         print_json(checked)
+
+
+def _check_passes(drill: Drill) -> None:
+    """Run a drill in simulation. Raises UsageError with the place of the step that fails."""
+    driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
+    with work_folder(None, "klamm-drill-") as folder, own_log(folder), waiting(drill.name):
+        verdict = verdict_of(play(drill, driver))
+    if verdict.outcome is not Outcome.PASSED:
+        failure = verdict.failures[0]
+        hint = "klamm drill run shows the steps before it"
+        raise UsageError(f"{failure.place}: {harmless_line(str(failure))}", hint=hint)
 
 
 @app.command("schema")

@@ -91,12 +91,6 @@ class Action(msgspec.Struct, frozen=True):
     ON_KAFKA: ClassVar[bool] = True
     """False if brokers of Kafka cannot have the action: it acts inside them or on their machines,
     or on ZooKeeper's servers."""
-    MAY_HALT: ClassVar[bool] = True
-    """False if no broker halts by itself after the action."""
-    NEEDS_RUNNING: ClassVar[bool] = False
-    """True if the action is refused if its broker is not running."""
-    LEAVES: ClassVar[str | None] = None
-    """The state of its broker, or else of all brokers, after the action; None if unchanged."""
 
     @property
     def is_simulated_only(self) -> bool:
@@ -163,6 +157,9 @@ def _given(kind: inspect.Type, description: str = "") -> tuple[inspect.Type, str
 
 class BrokerAction(Action, frozen=True):
     """An action on one or more brokers."""
+
+    LEAVES: ClassVar[str | None] = None
+    """The state of the broker after the action; None if unchanged."""
 
     broker: BrokerRef
 

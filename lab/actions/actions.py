@@ -51,8 +51,6 @@ class Kill(BrokerAction, frozen=True):
     """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it."""
 
     LEAVES = KILLED
-    MAY_HALT = False
-    NEEDS_RUNNING = True
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.kill(broker_id)
@@ -62,7 +60,6 @@ class Start(BrokerAction, frozen=True):
     """Start a broker again. It registers once the session of its previous process has expired."""
 
     LEAVES = RUNNING
-    MAY_HALT = False
 
     wait: bool = True
     """If false, fail like Kafka if the previous session is still alive. Only for the HTTP API."""
@@ -75,8 +72,6 @@ class Stop(BrokerAction, frozen=True):
     """Stop a broker with a controlled shutdown: the controller first elects other leaders."""
 
     LEAVES = STOPPED
-    MAY_HALT = False
-    NEEDS_RUNNING = True
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.shut_down(broker_id)
@@ -88,8 +83,6 @@ class PowerOff(BrokerAction, frozen=True):
 
     LEAVES = POWERED_OFF
     ON_KAFKA = False
-    MAY_HALT = False
-    NEEDS_RUNNING = True
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.kill(broker_id, loses_unflushed=True)
@@ -99,7 +92,6 @@ class Pause(BrokerAction, frozen=True):
     """Freeze a broker, its controller and its heartbeats, as a long garbage collection does."""
 
     LEAVES = PAUSED
-    NEEDS_RUNNING = True
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.pause(broker_id)
@@ -109,7 +101,6 @@ class Resume(BrokerAction, frozen=True):
     """Resume a paused broker."""
 
     LEAVES = RUNNING
-    NEEDS_RUNNING = True
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.resume(broker_id)
@@ -129,8 +120,6 @@ class BounceRegistration(BrokerAction, frozen=True):
 
 class FailLogDir(BrokerAction, frozen=True):
     """Make a log directory of a broker fail: the replicas in it go offline."""
-
-    NEEDS_RUNNING = True
 
     log_dir: Annotated[str, Meta(description="One of the broker's log.dirs.")]
 
@@ -193,8 +182,6 @@ class SlowDisk(BrokerAction, frozen=True):
 class HealDisks(Action, frozen=True):
     """End all disk faults. A failed log directory stays offline until its broker is restarted."""
 
-    MAY_HALT = False
-
     def act(self, target: ActionTarget) -> None:
         target.cluster.disks.heal()
 
@@ -219,8 +206,6 @@ class SkewClock(BrokerAction, frozen=True):
 
 class MoveController(Action, frozen=True):
     """Delete /controller to force a controller election; the same broker may win again."""
-
-    MAY_HALT = False
 
     def act(self, target: ActionTarget) -> None:
         # imported late: commands need no client

@@ -287,7 +287,5 @@ class Isolate(NetworkAction, frozen=True):
 class HealNetwork(NetworkAction, frozen=True):
     """End all faults of the network and of requests, and deliver the messages on clogged links."""
 
-    MAY_HALT = False
-
     def act(self, target: ActionTarget) -> None:
         target.cluster.transport.heal()

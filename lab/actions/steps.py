@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError, UsageError, WrongState
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,7 +21,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.interrupts import temporary_folder
-from klamm.lab.actions.action import KILLED, RUNNING, Action, BrokerAction
+from klamm.lab.actions.action import KILLED, Action, BrokerAction
 from klamm.lab.actions.network_actions import HealNetwork
 from klamm.lab.actions.target import ScenarioTarget
 from klamm.lab.conditions.condition import Condition
@@ -59,8 +59,6 @@ class BringUp(Action, frozen=True):
 class RunTool(Action, frozen=True):
     """Run one of Kafka's tools, with its arguments as on klamm's command line. `{zk}` and
     `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of the step's `files`."""
-
-    MAY_HALT = False
 
     tool: str
     args: tuple[str, ...]
@@ -139,22 +137,22 @@ class KillAll(Action, frozen=True):
     """Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files and
     the drill's clients survive; logs in memory are lost (use `segments: true`)."""
 
-    LEAVES = KILLED
-    MAY_HALT = False
-
     def act(self, run: ScenarioTarget) -> None:
+        if (produced := run.produced()) and run.cluster.spec.segments is None:
+            raise WrongState(
+                f"kill_all loses the records of {produced[0]}: the logs of this cluster are in"
+                " memory",
+                hint="cluster: {segments: true} keeps them in files",
+            )
         running = tuple(run.cluster.nodes)
         run.cluster.kill_all()
         for broker_id in running:
-            run.note_state(broker_id, self.LEAVES)
+            run.note_state(broker_id, KILLED)
 
 
 class UpAgain(Action, frozen=True):
     """Restart the whole cluster with the same data and seed: first all brokers, and once they are
     registered, the controllers."""
-
-    LEAVES = RUNNING
-    MAY_HALT = False
 
     def act(self, run: ScenarioTarget) -> None:
         if not run.wait_for(Condition("brokers", [])):
@@ -198,8 +196,6 @@ class ActOnZooKeeper(Action, frozen=True):
 class Reassign(Action, frozen=True):
     """Ask the controller to move partitions to other replicas."""
 
-    MAY_HALT = False
-
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
     """None cancels a reassignment."""
 
@@ -214,8 +210,6 @@ class ElectLeaders(Action, frozen=True):
 
     ``partitions``: None for all partitions that need an election.
     """
-
-    MAY_HALT = False
 
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
@@ -232,8 +226,6 @@ class Produce(Action, frozen=True):
     while the next steps run, and a consumer reads them. At the end of the drill the consumer must
     have read every acknowledged record once and in order."""
 
-    MAY_HALT = False
-
     records: Mapping[TopicPartition, int]
 
     def act(self, run: ScenarioTarget) -> None:
@@ -247,7 +239,6 @@ class ProduceConstantly(Action, frozen=True):
     ends. While the cluster is stable this needs no messages, so that long simulations are fast. At
     the end no acknowledged record may be lost. Simulated only."""
 
-    MAY_HALT = False
     SIMULATED_ONLY = True
 
     records_per_s: Mapping[TopicPartition, float]
@@ -263,13 +254,15 @@ class Preload(Action, frozen=True):
     been produced long ago. Not possible after a step has produced to the partitions."""
 
     ON_KAFKA = False
-    MAY_HALT = False
 
     partition: TopicPartition
     size_bytes: int
 
     def act(self, run: ScenarioTarget) -> None:
         tp, cluster = self.partition, run.cluster
+        if tp in run.produced():
+            problem = f"cannot preload {tp}: an earlier step produces to it"
+            raise WrongState(problem, hint="preload it first")
         run.driver.call_client(
             lambda _: preload_replicas(brokers_of(cluster), tp, self.size_bytes, cluster.clock)
         )
@@ -277,8 +270,6 @@ class Preload(Action, frozen=True):
 
 class Wait(Action, frozen=True):
     """Wait for a duration in ms, s or min."""
-
-    MAY_HALT = False
 
     duration_ms: float
 
@@ -291,7 +282,6 @@ class Advance(Action, frozen=True):
     next ZooKeeper operation, delivers messages, or advances the clock. The next step of the drill
     can therefore begin while work is in progress. Simulated only."""
 
-    MAY_HALT = False
     SIMULATED_ONLY = True
 
     count: int
@@ -305,7 +295,6 @@ class BreakSession(BrokerAction, frozen=True):
 
     ``how``: a key of SESSION_FAULTS in world/simulated/world.py."""
 
-    NEEDS_RUNNING = True
     SIMULATED_ONLY = True
 
     how: str
@@ -317,9 +306,6 @@ class BreakSession(BrokerAction, frozen=True):
 class HealAll(Action, frozen=True):
     """End every fault: heal network and disks, resume paused brokers, start brokers that are not
     running, and restart brokers with a failed log directory."""
-
-    LEAVES = RUNNING
-    MAY_HALT = False
 
     def act(self, run: ScenarioTarget) -> None:
         cluster = run.cluster

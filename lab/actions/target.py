@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from klamm.cluster.errors import KlammError
+from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.lab.actions.action import DEAD, ENDED, PAUSED, BrokerRef, InRack, IsrFollower
 from klamm.lab.actions.tools import ScenarioTools
 from klamm.lab.conditions.condition import Condition
 from klamm.lab.conditions.conditions import ClusterView, evaluate_condition
-from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.lab.drivers.driver import ONLY_PRODUCER, ScenarioDriver
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.world.cluster import Cluster
 from klamm.zk.store import ResultCode, Store, WriteOp
@@ -50,9 +50,15 @@ class ScenarioTarget:
             raise KlammError(f"cannot write {op.path}: {code.name}")
 
     def check_may_produce(self, tp: TopicPartition) -> None:
-        """Raise KlammError if a partition does not exist."""
+        """Raise KlammError if a partition does not exist or has a constant-rate producer."""
         if self.view.replicas(str(tp)) is None:
             raise KlammError(f"cannot produce to {tp}: the partition does not exist")
+        if tp in self.driver.constant_partitions:
+            raise WrongState(f"{tp} already has a producer", hint=ONLY_PRODUCER)
+
+    def produced(self) -> list[TopicPartition]:
+        """Return the partitions to which the scenario has produced records."""
+        return [*self.driver.clients.produced, *self.driver.constant_partitions]
 
     def note_state(self, broker_id: int, state: str) -> None:
         """Record the state of a broker, e.g. ``killed``, after an action."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol, TypeVar
 
 from klamm.brokers.clients.batches import Counted, Payload
@@ -116,6 +116,11 @@ class ScenarioClients:
                 self._producer.send(tp, payload, now_ms)
 
         self._host.call_client(give)
+
+    @property
+    def produced(self) -> Collection[TopicPartition]:
+        """The partitions to which the producer sends records."""
+        return self._produced.keys()
 
     def _begin(self) -> None:
         if not self._has_begun:

@@ -5,8 +5,8 @@ The drivers are in simulated_driver.py, real_driver.py and lab/drivers/kafka_dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from typing import ClassVar, Final, TypeVar
 
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
@@ -21,6 +21,8 @@ from klamm.zk.ensemble import EmbeddedEnsemble
 from klamm.zk.store import Store
 
 T = TypeVar("T")
+
+ONLY_PRODUCER: Final = "produce_constantly must be the only producer of a partition"
 
 
 class ScenarioDriver:
@@ -43,6 +45,8 @@ class ScenarioDriver:
     admin_history: AdminHistory
     clients: ScenarioClients
     ensemble: EmbeddedEnsemble | None = None
+    constant_partitions: Collection[TopicPartition] = ()
+    """The partitions with a constant-rate producer."""
     turns: Turns
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from klamm.brokers.constant_rate.producer import Rate
+from klamm.cluster.errors import WrongState
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
 from klamm.lab.checks.admin_history import AdminHistory, RecordedStore
@@ -18,7 +19,7 @@ from klamm.lab.drivers.clients import (
     OperatorClient,
     ScenarioClients,
 )
-from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.lab.drivers.driver import ONLY_PRODUCER, ScenarioDriver
 from klamm.lab.drivers.turns import Turns
 from klamm.world.client_actor import Client
 from klamm.world.simulated.breakpoints import Breakpoint, Breakpoints
@@ -73,9 +74,13 @@ class SimulatedDriver(ScenarioDriver):
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Start a producer with constant rates, in records per second for each partition."""
+        for tp in records_per_s:
+            if tp in self.clients.produced:
+                raise WrongState(f"{tp} already has a producer", hint=ONLY_PRODUCER)
         rates = {tp: Rate(rate, RECORD_BYTES) for tp, rate in records_per_s.items()}
         producer = begin_workload(self.cluster, rates, CONSUMER.id + 1 + len(self._workloads))
         self._workloads.append(WorkloadChecker(self.cluster, producer))
+        self.constant_partitions = {*self.constant_partitions, *records_per_s}
         if self._watcher is not None:
             self._watcher.add_constant_rates(producer)
 

@@ -16,13 +16,11 @@ from typing import Any, Final, NamedTuple
 import yaml
 from msgspec import inspect
 
-from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import ElectionType
 from klamm.lab.actions import actions, network_actions, steps
 from klamm.lab.actions.action import Action, BrokerAction, BrokerRef, about, arguments_of
 from klamm.lab.actions.tools import TOOLS
-from klamm.lab.language.existence import Mention, Noun, option
 from klamm.lab.language.reading import DrillReader, is_null
 from klamm.tools.jopt import UncaughtException, UsageExit, VersionExit
 from klamm.world.simulated.world import SESSION_FAULTS
@@ -195,12 +193,6 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
     for placeholder in _PLACEHOLDER.findall(" ".join(args)):
         if placeholder not in _PLACEHOLDERS:
             raise reader.unknown(node, "placeholder", placeholder, _PLACEHOLDERS)
-    topic = option(args, "--topic")
-    if name == "topics" and topic is not None and "--if-exists" not in args:
-        reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
-    factor = parse_whole_number(option(args, "--replication-factor") or "")
-    if "--create" in args and "--if-not-exists" not in args and factor is not None:
-        reader.mentions.append(Mention(node, Noun.FACTOR, wanted=factor))
     return (steps.RunTool(name, tuple(args)),)
 
 
@@ -211,7 +203,6 @@ def _reassign(reader: DrillReader, node: yaml.Node) -> Actions:
 
 def _cancel(reader: DrillReader, node: yaml.Node) -> Actions:
     partitions = reader.at_least_one(node, "partition", reader.partition)
-    reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
     return (steps.Reassign(dict.fromkeys(partitions)),)
 
 
@@ -230,20 +221,14 @@ def _znodes(make: Callable[[str, bytes | None], Action]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         made: list[Action] = []
         for key, value in reader.entries(node, "znodes with their data").values():
-            path = reader.path(key, "a key")
-            needed = path if make is steps.SetZnode else path.rpartition("/")[0]
-            if needed:
-                reader.mentions.append(Mention(key, Noun.ZNODE, needed))
-            made.append(make(path, reader.znode_data(value)))
+            made.append(make(reader.path(key, "a key"), reader.znode_data(value)))
         return tuple(made)
 
     return read
 
 
 def _delete(reader: DrillReader, node: yaml.Node) -> Actions:
-    paths = reader.paths(node)
-    reader.mentions += (Mention(node, Noun.ZNODE, path) for path in paths)
-    return tuple(steps.DeleteZnode(path) for path in paths)
+    return tuple(map(steps.DeleteZnode, reader.paths(node)))
 
 
 def _set_topic_partitions(reader: DrillReader, node: yaml.Node) -> Actions:

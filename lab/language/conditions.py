@@ -15,11 +15,9 @@ import msgspec
 import yaml
 
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.cluster.types import NO_LEADER
 from klamm.lab.actions.action import InRack
 from klamm.lab.conditions.condition import plain_text
 from klamm.lab.conditions.conditions import MOVED
-from klamm.lab.language.existence import Mention, Noun
 from klamm.lab.language.reading import NONE, DrillReader
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
@@ -37,12 +35,6 @@ _STATES_OF_ROWS: Final = {
 """Values of ``from`` and ``to``, by the first word of the kinds of rows that have them."""
 ALL_STATES: Final = tuple(itertools.chain(*_STATES_OF_ROWS.values()))
 _KINDS: Final = tuple(map(str, Kind))
-_REASSIGNMENTS: Final = (Kind.REASSIGNMENT_PHASE, Kind.REASSIGNMENT_FAILED)
-_DELETIONS: Final = (
-    Kind.TOPIC_DELETION_STARTED,
-    Kind.TOPIC_DELETION_HALTED,
-    Kind.TOPIC_DELETED,
-)
 
 
 class ConditionKind(NamedTuple):
@@ -78,23 +70,6 @@ def _unregistered(reader: DrillReader, node: yaml.Node) -> list[int]:
     return sorted(found)
 
 
-def _with_replicas(read: Read) -> Read:
-    """Return the parser of brokers by partition name, which must have a replica of it."""
-
-    def read_all(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in reader.entries(node, "partitions with their values").values():
-            tp = reader.partition(key, "a key")
-            brokers = found[str(tp)] = read(reader, value)
-            ids = brokers if isinstance(brokers, list) else [brokers]
-            reader.mentions += (
-                Mention(value, Noun.REPLICA, *tp, id_) for id_ in ids if id_ != NO_LEADER
-            )
-        return found
-
-    return read_all
-
-
 def _by_partition(read: Read) -> Read:
     """Return the parser of values by partition name."""
     return lambda reader, node: {
@@ -116,31 +91,8 @@ def _hosts(reader: DrillReader, node: yaml.Node) -> dict[str, list[str]]:
     }
 
 
-def _produced(noun: Noun) -> Read:
-    """Return the parser of numbers of records, which the steps must produce."""
-
-    def read(reader: DrillReader, node: yaml.Node) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for key, value in reader.entries(node, "partitions with their values").values():
-            tp = reader.partition(key, "a key", Noun.PRODUCER)
-            count = found[str(tp)] = reader.integer(value, "a number of records")
-            reader.mentions.append(Mention(value, noun, *tp, count))
-        return found
-
-    return read
-
-
-def _offline_partitions(reader: DrillReader, node: yaml.Node) -> int:
-    count = reader.integer(node, "a count")
-    reader.mentions.append(Mention(node, Noun.OFFLINE, wanted=count))
-    return count
-
-
-def _epoch(reader: DrillReader, node: yaml.Node) -> int:
-    epoch = reader.integer(node, "an epoch")
-    if not epoch:
-        reader.mentions.append(Mention(node, Noun.NO_EPOCH))
-    return epoch
+_records = _by_partition(lambda reader, node: reader.integer(node, "a number of records"))
+"""The parser of numbers of records by partition name."""
 
 
 def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
@@ -149,9 +101,7 @@ def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
         return text
     if not text.isdecimal():
         raise reader.error(node, f"'{text}' is not a controller", "use an id, moved, or none")
-    broker_id = reader.broker(node)
-    reader.mentions.append(Mention(node, Noun.CONTROLLER, number=broker_id))
-    return broker_id
+    return reader.broker(node)
 
 
 def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
@@ -162,22 +112,7 @@ def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
 
 
 def _topics(reader: DrillReader, node: yaml.Node) -> list[str]:
-    return reader.at_least_one(node, "topic", reader.topic)
-
-
-def _deleted(reader: DrillReader, node: yaml.Node) -> list[str]:
-    topics = _topics(reader, node)
-    for item, topic in zip(reader.one_or_more(node), topics, strict=True):
-        if topic in reader.topics:
-            reader.mentions.append(Mention(item, Noun.DELETION, topic))
-    return topics
-
-
-def _reassigning(reader: DrillReader, node: yaml.Node) -> list[str]:
-    partitions = _partitions(reader, node)
-    if partitions:
-        reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
-    return partitions
+    return reader.at_least_one(node, "topic", lambda item: reader.text(item, "a topic"))
 
 
 def _partitions(reader: DrillReader, node: yaml.Node) -> list[str]:
@@ -210,14 +145,6 @@ def journal_row(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
     for name in ("from", "to"):
         if values.get(name) is not None and values[name] not in states:
             raise reader.unknown(fields[name].value, "state", values[name], states)
-    topic, partition = values.get("topic"), values.get("partition", 0)
-    if topic is not None:
-        place = fields["partition" if partition else "topic"].value
-        reader.mentions.append(Mention(place, Noun.PARTITION, topic, partition))
-    if kind in _REASSIGNMENTS:
-        reader.mentions.append(Mention(fields["kind"].value, Noun.REASSIGNMENT))
-    if kind in _DELETIONS:
-        reader.mentions.append(Mention(fields["kind"].value, Noun.DELETION, topic or ""))
     return values
 
 
@@ -244,12 +171,12 @@ DRILL_CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "These brokers are not registered in /brokers/ids: ids, `rack a` or `each`.",
     ),
     "leader": ConditionKind(
-        _with_replicas(DrillReader.leader),
+        _by_partition(DrillReader.leader),
         "leader: {t-0: 2, t-1: none}",
         "The leaders in the partition state znodes.",
     ),
     "isr": ConditionKind(
-        _with_replicas(DrillReader.brokers),
+        _by_partition(DrillReader.brokers),
         "isr: {t-0: [0, 2]}",
         "The ISRs in the partition state znodes, in any order.",
     ),
@@ -275,7 +202,7 @@ DRILL_CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "directories.",
     ),
     "offline_partitions": ConditionKind(
-        _offline_partitions,
+        lambda reader, node: reader.integer(node, "a count"),
         "offline_partitions: 0",
         "Number of partitions without a leader, as counted by the active controller.",
     ),
@@ -286,21 +213,23 @@ DRILL_CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "began.",
     ),
     "controller_epoch": ConditionKind(
-        _epoch, "controller_epoch: 2", "The number in /controller_epoch."
+        lambda reader, node: reader.integer(node, "an epoch"),
+        "controller_epoch: 2",
+        "The number in /controller_epoch.",
     ),
     "acknowledged": ConditionKind(
-        _produced(Noun.ACKNOWLEDGED),
+        _records,
         "acknowledged: {t-0: 500}",
         "The whole ISR has acknowledged exactly this number of records of the drill's producer.",
     ),
     "acknowledged_at_least": ConditionKind(
-        _produced(Noun.ACKNOWLEDGED),
+        _records,
         "acknowledged_at_least: {t-0: 500}",
         "The whole ISR has acknowledged at least this number of records. Use it for constant-rate "
         "producers, which never stop.",
     ),
     "consumed": ConditionKind(
-        _produced(Noun.CONSUMED),
+        _records,
         "consumed: {t-0: 500}",
         "The drill's consumer has read exactly this number of records.",
     ),
@@ -314,12 +243,12 @@ DRILL_CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "Znodes have this data, compared as JSON or as text.",
     ),
     "deleted": ConditionKind(
-        _deleted,
+        _topics,
         "deleted: t",
         "These topics and the requests to delete them no longer exist.",
     ),
     "reassigning": ConditionKind(
-        _reassigning,
+        _partitions,
         "reassigning: [t-0]",
         "Exactly these partitions are being reassigned. `[]` means that no partition is.",
     ),

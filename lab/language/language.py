@@ -7,28 +7,23 @@ clusters.py compiles the cluster, step_language.py the steps.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.yaml_reader import YamlEntry, read_text
 from klamm.lab.actions.steps import HealAll
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.conditions.condition import Moment, StepCheck
+from klamm.lab.conditions.triggers import AtStep
 from klamm.lab.drill import Drill, DrillCluster, Step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
 from klamm.lab.language.conditions import DRILL_CONDITIONS
-from klamm.lab.language.existence import OCCURRENCES, Existing, Noun
-from klamm.lab.language.possible_states import (
-    check_logs_survive,
-    check_producers,
-    check_states,
-    check_triggers,
-    check_unchanged,
-)
 from klamm.lab.language.reading import FAST_LOADER, DrillReader
 from klamm.lab.language.step_language import StepCompiler
 
@@ -95,7 +90,7 @@ class _File:
         cluster, topics = DrillCluster(), list[DrillTopic]()
         if "cluster" in fields:
             cluster, topics = ClusterCompiler(reader).read(fields["cluster"].value)
-        reader.cluster, reader.topics = cluster, frozenset(topic.name for topic in topics)
+        reader.cluster = cluster
         is_tolerant = "tolerant" in fields and reader.boolean(fields["tolerant"].value, "tolerant")
         compiler = StepCompiler(reader, is_tolerant=is_tolerant)
         place = reader.place(fields["cluster"].key) if "cluster" in fields else reader.place(root)
@@ -119,25 +114,8 @@ class _File:
             always=self._always(fields["always"].value) if "always" in fields else (),
             source=reader.name,
         )
-        self._check_possible(drill)
+        _check_triggers(drill.steps[drill.preparations :])
         return drill
-
-    def _check_possible(self, drill: Drill) -> None:
-        """Raise UsageError if the drill contains something that can never happen."""
-        ignored = [*OCCURRENCES] if drill.is_tolerant else []
-        if not drill.is_checked:
-            # Otherwise the check at the end refuses that a record is consumed twice.
-            ignored.append(Noun.CONSUMED)
-        mentions = [one for one in self._reader.mentions if one.noun not in ignored]
-        missing = Existing(drill.cluster, drill.steps).first_missing(mentions)
-        if missing is not None:
-            raise self._reader.error(*missing)
-        check_producers(drill.steps)
-        check_triggers(drill.steps[drill.preparations :])
-        check_logs_survive(drill)
-        check_unchanged(drill)
-        if not drill.is_tolerant:
-            check_states(drill)
 
     def _always(self, node: yaml.Node) -> tuple[str, ...]:
         """Return the names of the invariants to check. The word ``all`` selects all invariants."""
@@ -165,3 +143,14 @@ class _File:
             raise reader.error(entry.value, "eventually has no condition", "as in healthy: true")
         place = reader.place(entry.key)
         return (Step("heal_all", (HealAll(),), (), place), Step("eventually", (), checks, place))
+
+
+def _check_triggers(steps: Sequence[Step]) -> None:
+    """Raise UsageError if there is no step at which a step of the drill's file is to run."""
+    in_turn = sum(step.trigger is None for step in steps)
+    for step in steps:
+        if isinstance(step.trigger, AtStep) and step.trigger.step > in_turn + 1:
+            raise UsageError(
+                f"{step.place}: there is no step {step.trigger.step}",
+                hint=f"{counted(in_turn, 'step')} without a trigger; {in_turn + 1} is their end",
+            )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, Final
 
 import yaml
@@ -22,7 +22,6 @@ from klamm.lab.actions.action import CONTROLLER, DEAD, PAUSED, BrokerRef, InRack
 from klamm.lab.actions.network_actions import OTHERS
 from klamm.lab.actions.steps import znode_data
 from klamm.lab.drill import DrillCluster
-from klamm.lab.language.existence import Mention, Noun
 from klamm.world.network import CLIENTS, ZOOKEEPER
 
 HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"
@@ -52,17 +51,13 @@ _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None
 class DrillReader(YamlReader):
     """Converts the YAML nodes of one file to values.
 
-    ``cluster``, ``topics``: the drill's cluster and the names of its topics, once they have been
-    read. ``mentions``: the names of topics, partitions, producers and brokers found so far, and
-    other things that must be possible; they are checked when all steps have been read. ``each``:
-    what the word ``each`` stands for.
+    ``cluster``: the drill's cluster, once it has been read. ``each``: what the word ``each`` stands
+    for.
     """
 
     def __init__(self, name: str, loader: Any = yaml.SafeLoader) -> None:
         super().__init__(name, HINT, loader)
         self.cluster = DrillCluster()
-        self.topics: Collection[str] = ()
-        self.mentions: list[Mention] = []
         self.each: BrokerRef | None = None
 
     def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = INT32_MAX) -> int:
@@ -120,23 +115,13 @@ class DrillReader(YamlReader):
             raise self.error(node, f"{what} must be at most 1000TB, not {text}")
         return int(size_bytes)
 
-    def partition(
-        self, node: yaml.Node, what: str = "an item", noun: Noun = Noun.PARTITION
-    ) -> TopicPartition:
-        """Return a partition, which is written like t-0, and record that the drill names it."""
+    def partition(self, node: yaml.Node, what: str = "an item") -> TopicPartition:
+        """Return a partition, which is written like t-0."""
         text = self.text(node, what)
         match = _PARTITION.fullmatch(text)
         if match is None:
             raise self.error(node, f"{what} must be a partition, not '{text}'", "as in t-0")
-        tp = TopicPartition(match[1], int(match[2]))
-        self.mentions.append(Mention(node, noun, *tp))
-        return tp
-
-    def topic(self, node: yaml.Node) -> str:
-        """Return the name of a topic, and record that the drill names it."""
-        name = self.text(node, "a topic")
-        self.mentions.append(Mention(node, Noun.TOPIC, name))
-        return name
+        return TopicPartition(match[1], int(match[2]))
 
     def log_dir(self, node: yaml.Node) -> str:
         """Return a log directory. Raises UsageError if the brokers do not have this directory."""
@@ -241,19 +226,11 @@ class DrillReader(YamlReader):
         return self._distinct(node, self.broker, what)
 
     def replicas(self, node: yaml.Node) -> list[int]:
-        """Return a list of different broker ids.
-
-        Whether the brokers exist is checked later, when all ``mentions`` are checked.
-        """
-        found = self._distinct(node, self._replica)
+        """Return a list of different broker ids, which the cluster need not have."""
+        found = self._distinct(node, lambda item: self.integer(item, "a replica"))
         if not found:
             raise self.error(node, "a partition needs at least one replica")
         return found
-
-    def _replica(self, node: yaml.Node) -> int:
-        number = self.integer(node, "a replica")
-        self.mentions.append(Mention(node, Noun.BROKER, number=number))
-        return number
 
     def leader(self, node: yaml.Node) -> int:
         """Return a broker id, or NO_LEADER for the word ``none``."""

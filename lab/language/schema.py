@@ -1,8 +1,8 @@
 """The JSON Schema of drill files, with which editors complete and check them.
 
 It is generated from the tables of the language: the words, actions, conditions and triggers with
-their descriptions. It describes the shape of a file. `klamm drill check` also checks what a schema
-cannot express, for example that every broker and partition exists.
+their descriptions. It describes the shape of a file. `klamm drill check` also finds
+what a schema cannot express, for example that a broker does not exist or a step fails.
 """
 
 from __future__ import annotations

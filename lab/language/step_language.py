@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -167,7 +167,6 @@ class StepCompiler:
         if "files" in fields and "run" not in words:
             raise reader.error(fields["files"].key, "'files' requires 'run' in the same step")
         actions: tuple[Action, ...] = ()
-        mentioned = len(reader.mentions)
         if words:
             value = fields[words[0]].value
             actions = self._with_files(DRILL_ACTIONS[words[0]].read(reader, value), value, fields)
@@ -177,11 +176,8 @@ class StepCompiler:
             raise reader.error(
                 fields["within"].key, "'within' is the timeout of 'until', which is missing here"
             )
-        of_action = slice(mentioned, len(reader.mentions))
         is_answered = any(isinstance(action, ANSWERED) for action in actions)
         checks = self._checks(fields, is_answered=is_answered)
-        if _expects_refusal(checks):
-            del reader.mentions[of_action]
         place = reader.place(fields[words[0]].key if words else node)
         return Step(self._step_name(fields, words), actions, checks, place)
 
@@ -298,12 +294,6 @@ def _with_suffix(step: Step, suffix: str) -> Step:
         tuple(_with_suffix(inner, suffix) for inner in branch) for branch in step.branches
     )
     return msgspec.structs.replace(step, name=step.name + suffix, branches=branches)
-
-
-def _expects_refusal(checks: Iterable[StepCheck | Quiesce]) -> bool:
-    """Return True if the step expects its tool to end with an exit code other than 0."""
-    conditions = (check.condition for check in checks if isinstance(check, StepCheck))
-    return any(one.kind == "exit_code" and one.wanted != 0 for one in conditions)
 
 
 def _succeeded(fields: dict[str, YamlEntry], reader: DrillReader) -> StepCheck:

@@ -14,7 +14,6 @@ from klamm.controller import events
 from klamm.controller.events import ControllerEvent
 from klamm.lab.conditions.triggers import At, AtBreakpoint, AtStep, Every, OnRow, Trigger
 from klamm.lab.language.conditions import journal_row
-from klamm.lab.language.existence import Mention, Noun
 from klamm.lab.language.reading import DrillReader
 from klamm.statemachines.reassignment import Phase
 from klamm.world.simulated.breakpoints import WRITING_PHASES, Breakpoint
@@ -26,14 +25,6 @@ EVENTS: Final = tuple(
 )
 _LEAST_INTERVAL_MS: Final = 10.0
 _MAX_OPERATION: Final = 100_000
-_CAUSES: Final = {
-    events.TopicDeletion.__name__: Noun.DELETION,
-    events.DeleteTopicsReceived.__name__: Noun.DELETION,
-    events.ApiPartitionReassignment.__name__: Noun.REASSIGNMENT,
-    events.ZkPartitionReassignment.__name__: Noun.REASSIGNMENT,
-    events.PartitionReassignmentIsrChange.__name__: Noun.REASSIGNMENT,
-}
-"""Events that only an operation of the drill causes."""
 
 
 class TriggerKind(NamedTuple):
@@ -78,7 +69,6 @@ def _around(is_before: bool) -> Callable[[DrillReader, yaml.Node], Trigger]:
             phases = [phase.value for phase in WRITING_PHASES]
             if name not in phases:
                 raise reader.unknown(node, "controller step", name, phases)
-            reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
             return AtBreakpoint(Breakpoint(is_before, Phase(name)))
         fields = reader.fields(node, "a controller step", ("event", "operation"))
         if "event" not in fields:
@@ -86,8 +76,6 @@ def _around(is_before: bool) -> Callable[[DrillReader, yaml.Node], Trigger]:
         event = reader.text(fields["event"].value, "an event")
         if event not in EVENTS:
             raise reader.unknown(fields["event"].value, "controller event", event, EVENTS)
-        if event in _CAUSES:
-            reader.mentions.append(Mention(fields["event"].value, _CAUSES[event]))
         operation = 1
         if "operation" in fields:
             value = fields["operation"].value

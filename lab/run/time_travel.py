@@ -27,7 +27,6 @@ from klamm.lab.conditions.conditions import matches_row
 from klamm.lab.conditions.triggers import AtStep, Instant, OnRow
 from klamm.lab.drill import Drill, Step, every_step
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
-from klamm.lab.language.existence import Existing
 from klamm.lab.language.language import parse_drill
 from klamm.lab.language.reading import DrillReader
 from klamm.lab.language.trigger_language import TRIGGERS
@@ -225,9 +224,6 @@ def parse_moment(text: str, drill: Drill) -> TimePoint:
     value = reader.fields(node, "a moment", ("on",))["on"].value
     trigger = TRIGGERS["on"].read(reader, value)
     assert isinstance(trigger, OnRow)
-    missing = Existing(drill.cluster, drill.steps).first_missing(reader.mentions)
-    if missing is not None:
-        raise reader.error(*missing)
     return TimePoint(text, lambda timeline: trigger.next_occurrence(timeline.driver), trigger)
 
 

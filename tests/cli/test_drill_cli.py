@@ -376,7 +376,6 @@ def test_a_shipped_drill_is_checked_and_shrunk_by_its_name(
             "5:11: 'leeder of t-0' is not a broker\nhint: did you mean leader of t-0?\n",
         ),
         ("stop: 4", "5:11: the cluster has no broker 4\nhint: brokers: 0, 1, 2\n"),
-        ("stop: leader of t-1", "5:11: topic t has no partition 1\nhint: partitions: t-0\n"),
     ],
 )
 def test_a_wrong_file_is_said_with_its_place_before_anything_runs(
@@ -386,6 +385,16 @@ def test_a_wrong_file_is_said_with_its_place_before_anything_runs(
     for verb in ("run", "check"):
         words = ("leader-loss", path) if verb == "run" else (path,)
         assert run(verb, *words) == (2, "", f"error: {path}:{error}")
+
+
+def test_a_check_names_the_step_that_fails_in_simulation(run: Any, mine: Any) -> None:
+    path = mine("  - kill: 1\n  - stop: leader of t-1\n")
+    failure = (
+        "expected 'stop: leader of t-1' to succeed, seen cannot act on the leader of t-1: the "
+        "partition does not exist"
+    )
+    hint = "klamm drill run shows the steps before it"
+    assert run("check", path) == (2, "", f"error: {path}:6:5: {failure}\nhint: {hint}\n")
 
 
 @pytest.mark.parametrize(

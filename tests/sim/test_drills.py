@@ -767,3 +767,21 @@ def test_conditions_of_sometimes_are_printed_in_the_order_in_which_they_held() -
     assert verdict.outcome is Outcome.PASSED
     held = [line for line in verdict_lines("d", verdict) if "sometimes" in line]
     assert [line.split("sometimes ")[1] for line in held] == ["leader: {t-0: 0}", "brokers: [0, 1]"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refusal"),
+    [
+        ("produce: {t-0: 1}", "produce_constantly: {t-0: 1}", "t-0 already has a producer"),
+        ("produce_constantly: {t-0: 1}", "produce: {t-0: 1}", "t-0 already has a producer"),
+        ("produce_constantly: {t-0: 1}", "produce_constantly: {t-0: 2}", "t-0 already has a prod"),
+        ("produce: {t-0: 1}", "preload: {t-0: 1GB}", "cannot preload t-0: an earlier step"),
+        ("produce: {t-0: 1}", "kill_all", "kill_all loses the records of t-0: the logs of"),
+    ],
+)
+def test_a_step_whose_records_would_be_judged_wrongly_is_refused(
+    first: str, second: str, refusal: str
+) -> None:
+    verdict = run_text(f"- {first}\n- {second}\n")
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.failures[0].seen.startswith(refusal)

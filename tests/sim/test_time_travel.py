@@ -188,7 +188,6 @@ def test_rows_that_match_are_gone_back_to_one_after_the_other() -> None:
         ("soon", "'soon' is not a moment"),
         ("before: B6", "unknown word in a moment 'before'"),
         ("on: {kind: nonsense}", "unknown kind of row 'nonsense'"),
-        ("on: {topic: u}", "the drill has no topic u"),
         ("on: [", "expected the node content"),
     ],
 )
@@ -317,7 +316,7 @@ def test_a_step_after_the_end_is_not_found() -> None:
         ("kill: 7", "the cluster has no broker 7"),
         ("{at: 3s, kill: 1}", "'at' cannot be given here"),
         ("{every: 3s, kill: 1}", "a step has at most one trigger"),
-        ("start: 1", "broker 1 is already running: no earlier or concurrent step ends it"),
+        ("start: 1", "broker 1 is already running"),
         ("delete_znode: /admin/x", "to succeed, seen cannot write /admin/x: NONODE"),
         ("{wait: 1s, until: {leader: {t-0: 1}}, within: 1s}", "seen {t-0: 0} after 2.000 s"),
     ],

@@ -452,6 +452,9 @@ class Run(Calls):
         self.view = SimpleNamespace(read_json=lambda path: self.znodes.get(path))
         self.znodes: dict[str, Any] = {}
 
+    def produced(self) -> list[TopicPartition]:
+        return []
+
     def wait_for(self, condition: Any) -> bool:
         self.made.append(("wait for", condition.kind, list(condition.wanted)))
         return len(condition.wanted) not in self.refused
