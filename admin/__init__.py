@@ -1,1 +1,1 @@
-"""KafkaAdmin, Kafka's Admin client, and its channels to a cluster (kafka.admin)."""
+"""KafkaAdmin, its channels to a cluster, and ZooKeeperAdmin, which needs none (kafka.admin)."""

@@ -2,8 +2,8 @@
 
 KafkaAdmin sends requests to a cluster; ZooKeeperAdmin reads and writes znodes itself, with or
 without a controller. Its operations have the names of KafkaAdmin's. Znodes are read in pipelined
-batches, whereas Kafka's tools read them one by one. Mirrors what kafka.admin.TopicCommand does
-with a KafkaZkClient.
+batches, whereas Kafka's tools read them one by one. Mirrors what kafka.admin.TopicCommand and
+ReassignPartitionsCommand do with a KafkaZkClient.
 """
 
 from __future__ import annotations

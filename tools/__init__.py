@@ -1,1 +1,1 @@
-"""Kafka's command-line tools: options, output, and what each of them does over KafkaAdmin."""
+"""Kafka's command-line tools: options, texts, and actions over KafkaAdmin or ZooKeeperAdmin."""

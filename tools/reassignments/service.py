@@ -48,6 +48,7 @@ from klamm.tools.reassignments.text import (
     INCOMPLETE_RESULTS,
     NEEDS_BOOTSTRAP_SERVER,
     YOU_MUST_RUN_VERIFY,
+    LogDirMoveState,
     PartitionReassignmentState,
     current_assignment_text,
     partition_states_lines,
@@ -123,8 +124,9 @@ class ReassignmentService:
             for tp, target in targets
         }
         self._output.println(*partition_states_lines(states))
-        moves = {} if self._in_zookeeper else self._moves.states(log_dirs)
+        moves: dict[TopicPartitionReplica, LogDirMoveState] = {}
         if not self._in_zookeeper:
+            moves = self._moves.states(log_dirs)
             self._output.println(replica_states_text(moves))
         # Kafka's text covers only reassignments in /admin/reassign_partitions. Topic znodes also
         # show reassignments that an Admin client requested; klamm's report includes them.
