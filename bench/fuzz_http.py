@@ -3,7 +3,7 @@
 Requests to a cluster on a real ZooKeeper are drawn from the schemas of its OpenAPI document, then
 corrupted: wrong types, numbers that are too large, invalid UTF-8, deep nesting, truncated bodies.
 No request may be answered with 500 or lose its connection. From time to time stopped and isolated
-brokers are brought back.
+brokers and a stopped ZooKeeper are brought back.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from klamm.cluster.partition_limits import PartitionLimits
 from klamm.server.admin_channel import admin_of
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.zk.waiting import wait_until
 from tests.api_server import ApiServer
 
 MAX_BROKERS: Final = 6
 HEAL_EVERY: Final = 150
+HEALED_WITHIN_S: Final = 60.0
 API_TIMEOUT_S: Final = 0.5
 LIMITS: Final = PartitionLimits(per_request=60, cluster=300)
 """Small numbers, so that topics do not pile up: the cost of requests is measured."""
@@ -210,8 +212,9 @@ class Fuzz:
         return len(self._answer(Drawn("GET", "/status"))["brokers"]) >= MAX_BROKERS
 
     def _heal(self) -> None:
-        """Restart all brokers, heal the network, and start with new topics."""
-        self._api.request("POST", "/network", b'{"isolated":[]}')
+        """Restart ZooKeeper and all brokers, heal the network, and start with new topics."""
+        for path in ("/zookeeper/1/start", "/zookeeper/1/resume", "/disks/heal", "/network/heal"):
+            self._api.request("POST", path)
         for broker in self._answer(Drawn("GET", "/status"))["brokers"]:
             action = {"running": None, "paused": "resume"}.get(broker["state"], "start")
             if action is not None:
@@ -224,9 +227,10 @@ class Fuzz:
     def check_alive(self) -> None:
         """Check that the cluster answers, elects another controller, and creates a topic."""
         self._heal()
+        move = Drawn("POST", "/controller/move")
+        assert wait_until(lambda: self._api.request(*move)[0] == http.client.OK, HEALED_WITHIN_S)
         topic = b'{"topics":[{"name":"after","num_partitions":3}],"timeout_ms":30000}'
-        for request in (Drawn("POST", "/controller/move"), Drawn("POST", "/topics", topic)):
-            self._answer(request)
+        self._answer(Drawn("POST", "/topics", topic))
 
 
 def peak_rss_mib() -> float:
