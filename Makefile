@@ -11,15 +11,13 @@ export PYTHONDONTWRITEBYTECODE =
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.venv/.ready: pyproject.toml constraints.txt
+.venv/.ready: pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "klamm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@echo "Setting up .venv: pip downloads and installs all packages, 1.2 GB; takes a few minutes"
 	$(PYTHON) -m venv .venv
 	@# Not --quiet: a line for each package shows the progress, also in a pipe.
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
-	@# For mypy and editors, which do not follow the finder of an editable install.
-	@mkdir -p .venv/editable && ln -sfn ../.. .venv/editable/klamm
 	@touch $@
 
 install: .venv/.ready ## set up .venv with the command .venv/bin/klamm
@@ -57,5 +55,5 @@ peer-kafka: .venv/.ready ## fetch Kafka 2.8.2's own jars (Maven), for comparison
 	bench/kafka/fetch.sh
 
 clean: ## remove .venv and all caches
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
+	rm -rf .venv .editable .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,6 @@ import ast
 import io
 import sys
 import tokenize
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,10 +47,8 @@ def _left_out(tree: ast.Module) -> Iterator[range]:
 
 
 def packages() -> list[str]:
-    """The folders of the shipped packages, outermost only."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    names = project["tool"]["setuptools"]["packages"]
-    return sorted({name.split(".")[1] for name in names if "." in name})
+    """The folders of the shipped packages."""
+    return sorted(file.parent.name for file in ROOT.glob("*/__init__.py"))
 
 
 def main() -> int:

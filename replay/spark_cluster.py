@@ -18,23 +18,9 @@ from pyspark import SparkContext
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 
-PACKAGES: Final = (
-    "admin",
-    "brokers",
-    "cluster",
-    "controller",
-    "lab",
-    "placement",
-    "replay",
-    "report",
-    "statemachines",
-    "tools",
-    "wire",
-    "world",
-    "zk",
-)
-"""The packages of klamm that Spark's Python workers import, for replay and for hunts."""
 _ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGES: Final = tuple(sorted(file.parent.name for file in _ROOT.glob("*/__init__.py")))
+"""The packages of klamm. Spark's Python workers import most of them, for replay and for hunts."""
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?$")
 _STANDALONE: Final = re.compile(r"spark://(?P<hosts>[^:,/\s]+:\d+(,[^:,/\s]+:\d+)*)$")
 _OTHER: Final = re.compile(r"yarn$|k8s://\S+$")

@@ -105,7 +105,7 @@ def test_a_wheel_has_one_top_level_package(wheel: Path) -> None:
 
 
 def test_the_first_setup_says_what_it_does_and_shows_each_package(tmp_path: Path) -> None:
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     dry = subprocess.run(
         ["make", "--dry-run", "install"], cwd=tmp_path, capture_output=True, text=True, timeout=60
