@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
 @cache
 def text_files() -> tuple[tuple[str, str], ...]:
-    """(name, text) of all files that people write: no dotted folder but .ci, no recorded data."""
+    """(name, text) of files that people write: no dotted folder but .ci and .github, no data."""
     found = []
     for folder, folders, names in os.walk(ROOT):
         relative = Path(folder).relative_to(ROOT)
@@ -46,7 +46,7 @@ def text_files() -> tuple[tuple[str, str], ...]:
             for name in folders
             if name not in NOT_OURS
             and not name.endswith(".egg-info")
-            and (not name.startswith(".") or name == ".ci")
+            and (not name.startswith(".") or name in (".ci", ".github"))
             and (relative / name) != Path("tests/data")
         )
         for name in sorted(set(names).difference(NOT_OURS)):
