@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os.path
 from typing import TYPE_CHECKING
+
+# An editable install reaches the checkout through a link (setup.py). Tracebacks, debuggers and
+# coverage show and compare the paths of modules: let them be those of the files.
+__path__ = [os.path.realpath(folder) for folder in __path__]
 
 __all__ = ["ClusterError", "LocalCluster", "SimulatedCluster", "run_drill"]
 

@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Final
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
 
 _EDITABLE: Final = Path(".editable")
+
+
+class BuildPy(build_py):
+    """Leave this file out of the wheel, although it lies in the folder of the package klamm."""
+
+    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
+        """Return package, module and file of each module of a package."""
+        found = super().find_package_modules(package, package_dir)
+        return [module for module in found if Path(module[2]).name != "setup.py"]
 
 
 class EditableWheel(editable_wheel):
@@ -32,5 +42,5 @@ class EditableWheel(editable_wheel):
 setup(
     packages=["klamm", *(f"klamm.{name}" for name in find_packages())],
     package_dir={"klamm": "."},
-    cmdclass={"editable_wheel": EditableWheel},
+    cmdclass={"build_py": BuildPy, "editable_wheel": EditableWheel},
 )

@@ -97,11 +97,17 @@ def test_a_project_with_packages_of_the_same_names_uses_the_pytest_plugin(
 
 
 @pytest.mark.slow
-def test_a_wheel_has_one_top_level_package(wheel: Path) -> None:
+def test_a_wheel_has_the_modules_of_all_packages_and_nothing_else_of_the_repository(
+    wheel: Path,
+) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"klamm"}
     assert {"klamm/py.typed", "klamm/replay/answers.yaml"} <= set(names)
-    assert [name for name in names if name.startswith(("klamm/tests", "klamm/bench"))] == []
+    top = [ROOT / "__init__.py", ROOT / "__main__.py", ROOT / "interrupts.py"]
+    packages = [path.parent for path in ROOT.glob("[a-z]*/__init__.py")]
+    modules = [*top, *(path for package in packages for path in package.rglob("*.py"))]
+    expected = sorted(f"klamm/{path.relative_to(ROOT).as_posix()}" for path in modules)
+    assert sorted(name for name in names if name.endswith(".py")) == expected
 
 
 def test_the_first_setup_says_what_it_does_and_shows_each_package(tmp_path: Path) -> None:
