@@ -31,7 +31,7 @@ from klamm.cli.drill_record import EXAMPLES as RECORD_EXAMPLES
 from klamm.cli.drill_record import record
 from klamm.cli.drill_shrink import EXAMPLES as SHRINK_EXAMPLES
 from klamm.cli.drill_shrink import shrink
-from klamm.cli.drill_travel import Travel, step_through, stop_at
+from klamm.cli.drill_until import run_until
 from klamm.cli.drill_world import (
     DRILLS,
     WORLD_NAMES,
@@ -77,13 +77,12 @@ Examples:
   klamm drill run mine.yaml --page mine.html
   klamm drill run leader-loss --seed 7 --twice
   klamm drill run leader-loss --until 'on: {kind: broker_offline}' --data-dir ./drill
-  klamm drill run leader-loss --step
 
 \b
 Exit codes: 0 all drills passed, 1 a step failed or an expectation did not hold, 2 a file or an
 option is invalid, 10 an invariant was violated, or a broker or the controller disagrees with
 ZooKeeper at the end, 11 a wait timed out, 12 inconclusive, 13 the two runs of --twice differ. With
---until and --step: 0 unless the drill has ended.
+--until: 0 unless the drill ends before the moment.
 """
 _EXAMPLES: Final = """
 \b
@@ -98,10 +97,7 @@ Examples:
   klamm drill crash mine.yaml
   klamm drill shrink mine.yaml --seed 7
 """
-_NO_TRAVEL: Final = (
-    "--until and --step cannot be combined with --all, --real, --twice, --junit or --page, and"
-    " --step not with --json"
-)
+_NO_UNTIL: Final = "--until cannot be combined with --all, --real, --twice, --junit or --page"
 _LIST_COLUMNS: Final = 100
 
 ZooKeeperChroot = Annotated[
@@ -125,10 +121,6 @@ UntilMoment = Annotated[
         help="Stop a simulated drill at 'row 78', 6.4s, 'step 5' or 'on: {kind: broker_offline}',"
         " and show where it is.",
     ),
-]
-IsStepping = Annotated[
-    bool,
-    typer.Option("--step", help="Step through a simulated drill: forwards, back, with forks."),
 ]
 JUnitFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also write the results as JUnit XML.")
@@ -170,7 +162,6 @@ def run(
     junit: JUnitFile = None,
     page: PageFile = None,
     until: UntilMoment = None,
-    step: IsStepping = False,
     json: AsJson = False,
 ) -> None:
     """Run drills one after the other.
@@ -181,11 +172,11 @@ def run(
     world = chosen_world(real, on)
     check_options(world, seed, zookeeper, twice, quirks, page)
     parsed = parse_quirks(comma_separated(quirks))
-    if step or until is not None:
-        if run_all or world is not World.SIMULATION or twice or junit or page or (step and json):
-            raise UsageError(_NO_TRAVEL)
-        options = Travel(seed or 0, parsed, _repeating(world, seed or 0, parsed), data_dir, json)
-        raise typer.Exit(_travel(drills or [], until, step, options))
+    if until is not None:
+        if run_all or world is not World.SIMULATION or twice or junit or page:
+            raise UsageError(_NO_UNTIL)
+        drill = _drill_to_stop(drills or [])
+        raise typer.Exit(run_until(drill, until, seed or 0, parsed, data_dir, as_json=json))
     words, left_out = _chosen(drills or [], run_all, world, page)
     found = [find_for_world(word, world, zookeeper) for word in words]
     _check_files(junit, page)
@@ -316,17 +307,13 @@ def schema() -> None:
     typer.echo(schema_text(), nl=False)
 
 
-def _travel(words: list[str], until: str | None, is_stepping: bool, options: Travel) -> int:
-    """Run the one drill in ``words`` with --until, --step or both. Return the exit code."""
+def _drill_to_stop(words: list[str]) -> Drill:
+    """Return the one drill in ``words``, which --until stops."""
     if len(words) != 1 or is_recording(Path(words[0])):
-        raise UsageError("--until and --step need exactly one drill")
-    library.check_simulated(
-        library.find_drill(words[0]), "only a simulated run has --until and --step"
-    )
-    if is_stepping:
-        return step_through(words[0], until, options)
-    assert until is not None
-    return stop_at(words[0], until, options)
+        raise UsageError("--until needs exactly one drill")
+    drill = library.find_drill(words[0])
+    library.check_simulated(drill, "only a simulated run has --until")
+    return drill
 
 
 def _chosen(

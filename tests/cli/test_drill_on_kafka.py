@@ -98,7 +98,7 @@ def test_a_trigger_that_kafka_does_not_show_is_refused(
         (("--quirks", "2.8.2"), "--quirks is for klamm's brokers and controllers"),
         (("--page", "run.html"), "--page requires klamm's own brokers"),
         (("--zookeeper", "h:1"), "--zookeeper requires --real"),
-        (("--step",), "--until and --step cannot be combined with"),
+        (("--until", "5s"), "--until cannot be combined with"),
         (("--on", "flink"), "Invalid value for '--on': 'flink' is not one of"),
     ],
 )

@@ -355,7 +355,7 @@ def test_what_waits_for_a_session_goes_on_when_its_state_is_known_again(
 
 
 def test_a_node_stops_when_its_controller_has_waited_for_a_slow_zookeeper() -> None:
-    passed("""
+    assert holds("""
   - delay: {from: 0, to: zookeeper, ms: 400}
   - run: topics --zookeeper {zk} --create --topic u --replica-assignment 1
   - stop: 0
