@@ -182,28 +182,42 @@ class IntervalLog(msgspec.Struct, gc=False):
         """
         kept, start = self.kept, self.log_end_offset
         size_bytes = (end - start) * record_size_bytes
-        added = Interval(leader_epoch, start, end, size_bytes, timestamp_ms)
-        if isinstance(kept, Held) and self._extends_last(kept, added):
-            # Nearly all appends do.
-            kept.intervals[-1] = join_adjacent(kept.intervals[-1], added)
-            kept.active_bytes += size_bytes
-            self.log_end_offset = end
-            if end - self.recovery_point >= self.config.flush_messages:
-                self.flush()
-        else:
+        if (
+            not isinstance(kept, Held)
+            or not self._may_extend_last(kept, leader_epoch, record_size_bytes)
+            or self._must_roll(kept, size_bytes, timestamp_ms)
+        ):
             self._check_fits_segment(size_bytes)
             self._roll_for(size_bytes, timestamp_ms)
-            self._append(added)
+            self._append(Interval(leader_epoch, start, end, size_bytes, timestamp_ms))
+            return
+        # Nearly all appends extend the last interval.
+        last = kept.intervals[-1]
+        kept.intervals[-1] = Interval(
+            leader_epoch,
+            last.start,
+            end,
+            last.size_bytes + size_bytes,
+            max(last.max_timestamp_ms, timestamp_ms),
+        )
+        kept.active_bytes += size_bytes
+        self.log_end_offset = end
+        if end - self.recovery_point >= self.config.flush_messages:
+            self.flush()
 
-    def _extends_last(self, held: Held, added: Interval) -> bool:
-        """Return True if records at the log end only make the last interval longer."""
-        if not held.intervals or (held.rolled and held.rolled[-1] == added.start):
+    def _may_extend_last(self, held: Held, leader_epoch: int, record_size_bytes: int) -> bool:
+        """Return True if records of this epoch and size may be added to the last interval.
+
+        They may not if the last segment is empty, because an interval belongs to one segment.
+        """
+        epochs, intervals, rolled = self.epochs, held.intervals, held.rolled
+        if not intervals or not epochs or epochs[-1].epoch != leader_epoch:
             return False
-        if not self.epochs or self.epochs[-1].epoch != added.leader_epoch:
+        if rolled and rolled[-1] == self.log_end_offset:
             return False
-        if self._must_roll(held, added.size_bytes, added.max_timestamp_ms):
-            return False
-        return can_be_joined(held.intervals[-1], added)
+        last = intervals[-1]
+        has_size = last.size_bytes == record_size_bytes * (last.end - last.start)
+        return has_size and last.leader_epoch == leader_epoch
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Read intervals from ``offset`` onward (see ReplicaLog).
