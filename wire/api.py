@@ -41,17 +41,20 @@ class Asked(NamedTuple):
     metadata: MetadataResponse
 
 
+Refuse = Callable[[Any, ApiError], Values]
+"""Returns the response to a request that fails as a whole, given its body."""
+
+
 class ListenerCall(NamedTuple):
     """Versions of an API that the listener answers, with klamm's admin client if it is needed.
 
-    ``answer`` runs on a thread and may wait. ``refuse`` returns the response to a request that
-    fails as a whole.
+    ``answer`` runs on a thread and may wait.
     """
 
     key: int
     versions: range
     answer: Callable[[KafkaAdmin, Asked], Values]
-    refuse: Callable[[Any, ApiError], Values]
+    refuse: Refuse
 
 
 def api_error(error: KlammError) -> ApiError:

@@ -9,9 +9,9 @@ kafka.server.ConfigHelper.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from klamm.admin.configs.changes import checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
@@ -37,6 +37,22 @@ from klamm.wire.schema import Values, milliseconds
 from klamm.wire.translations import error_fields, error_or_empty
 from klamm.zk.znodes import DEFAULT_ENTITY
 
+if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2 import request as replacing
+    from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
+    from kio.schema.describe_configs.v4.request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+    from kio.schema.incremental_alter_configs.v1 import request as incremental
+
+    _AlterRequest = replacing.AlterConfigsRequest | incremental.IncrementalAlterConfigsRequest
+    _Resource = (
+        DescribeConfigsResource | replacing.AlterConfigsResource | incremental.AlterConfigsResource
+    )
+
+_C = TypeVar("_C")
+"""A change of one config."""
 MAX_WAIT_MS: Final = 60_000
 """How long a CreatePartitions request waits at most, because it occupies a thread."""
 _KINDS: Final = {2: TOPICS, 4: BROKERS}
@@ -126,19 +142,19 @@ def _topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[
     ]
 
 
-def _refuse_create_partitions(body: Any, error: ApiError) -> Values:
+def _refuse_create_partitions(body: CreatePartitionsRequest, error: ApiError) -> Values:
     """Refuse CreatePartitions."""
     return {"results": [{"name": one.name, **error_fields(error)} for one in body.topics]}
 
 
-def _refuse_describe_configs(body: Any, error: ApiError) -> Values:
+def _refuse_describe_configs(body: DescribeConfigsRequest, error: ApiError) -> Values:
     """Refuse DescribeConfigs."""
     return {
         "results": [{**_named(one), **error_fields(error), "configs": ()} for one in body.resources]
     }
 
 
-def _refuse_alter_configs(body: Any, error: ApiError) -> Values:
+def _refuse_alter_configs(body: _AlterRequest, error: ApiError) -> Values:
     """Refuse AlterConfigs or IncrementalAlterConfigs."""
     return {"responses": [{**_named(one), **error_fields(error)} for one in body.resources]}
 
@@ -161,7 +177,9 @@ def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     if any(config.value is None for one in asked.body.resources for config in one.configs):
         return _refuse_alter_configs(asked.body, ApiError(Errors.UNKNOWN_SERVER_ERROR))
 
-    def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
+    def changes(
+        resource: ConfigResource, configs: Iterable[replacing.AlterableConfig]
+    ) -> Mapping[str, str | None]:
         existing = admin.overrides([resource])[resource]
         return {**dict.fromkeys(existing), **{one.name: one.value for one in configs}}
 
@@ -171,14 +189,16 @@ def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
 def _incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Change single configs of topics and of the broker that received the request."""
 
-    def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
+    def changes(
+        resource: ConfigResource, configs: Iterable[incremental.AlterableConfig]
+    ) -> Mapping[str, str | None]:
         existing = admin.overrides([resource])[resource]
         return {one.name: _changed(resource, one, existing.get(one.name)) for one in configs}
 
     return _altered(admin, asked, changes, _check_operations)
 
 
-def _check_operations(configs: Any) -> None:
+def _check_operations(configs: Iterable[incremental.AlterableConfig]) -> None:
     """Raise InvalidRequest if a config has two operations, or an operation lacks its value."""
     twice = duplicates([one.name for one in configs], string_hash)
     if twice:
@@ -186,7 +206,7 @@ def _check_operations(configs: Any) -> None:
     nulls = [
         f"{_operation(one.config_operation).name}:{one.name}"
         for one in configs
-        if one.value is None and one.config_operation != _Operation.DELETE
+        if one.value is None and _operation(one.config_operation) is not _Operation.DELETE
     ]
     if nulls:
         raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
@@ -198,14 +218,17 @@ def _operation(code: int) -> _Operation:
     return _Operation(code)
 
 
-def _changed(resource: ConfigResource, change: Any, existing: str | None) -> str | None:
+def _changed(
+    resource: ConfigResource, change: incremental.AlterableConfig, existing: str | None
+) -> str | None:
     """Return the value of a config after a change, or None if the change removes the config."""
     operation, name = _operation(change.config_operation), change.name
-    value: str = change.value
-    if operation is _Operation.SET:
-        return value
     if operation is _Operation.DELETE:
         return None
+    value = change.value
+    assert value is not None, "_check_operations refuses null"
+    if operation is _Operation.SET:
+        return value
     config = _configs(resource.entity_type).get(name)
     if config is None:
         raise AdminError(f"key not found: {name}")
@@ -226,8 +249,8 @@ def _changed(resource: ConfigResource, change: Any, existing: str | None) -> str
 def _altered(
     admin: KafkaAdmin,
     asked: Asked,
-    changes: Callable[[ConfigResource, Any], Mapping[str, str | None]],
-    check: Callable[[Any], None] = lambda _: None,
+    changes: Callable[[ConfigResource, Iterable[_C]], Mapping[str, str | None]],
+    check: Callable[[Iterable[_C]], None] = lambda _: None,
 ) -> Values:
     if any(one.resource_type not in _KNOWN for one in asked.body.resources):
         unknown = ApiError(Errors.INVALID_REQUEST, "Unexpected resource type UNKNOWN")
@@ -247,7 +270,9 @@ def _altered(
     return {"responses": responses}
 
 
-def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: bool) -> Values:
+def _described(
+    admin: KafkaAdmin, broker_id: int, asked: DescribeConfigsResource, *, has_synonyms: bool
+) -> Values:
     error = ApiError()
     entries: Sequence[ConfigEntry] = ()
     try:
@@ -273,7 +298,7 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     }
 
 
-def _resource(asked: Any, broker_id: int, expected: str) -> ConfigResource:
+def _resource(asked: _Resource, broker_id: int, expected: str) -> ConfigResource:
     """Return the resource of a request. Raises InvalidRequest unless it is this broker's."""
     kind, name = _KINDS.get(asked.resource_type), asked.resource_name
     if kind is None:
@@ -310,7 +335,7 @@ def _configs(entity_type: str) -> Mapping[str, Config]:
     return TOPIC_CONFIGS if entity_type == TOPICS else BROKER_CONFIGS
 
 
-def _named(asked: Any) -> Values:
+def _named(asked: _Resource) -> Values:
     return {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
 
 

@@ -7,7 +7,7 @@ ControlledShutdown. Mirrors the request and response classes of org.apache.kafka
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -57,6 +57,9 @@ from klamm.wire.translations import (
 )
 from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
 
+if TYPE_CHECKING:
+    from kio.schema.alter_partition.v0.request import AlterPartitionRequest
+
 _State = TypeVar(
     "_State", LeaderAndIsrPartitionState, UpdateMetadataPartitionState, StopReplicaPartitionState
 )
@@ -92,7 +95,7 @@ def _request(
     as in old versions.
     """
 
-    def read_states(body: Any) -> tuple[_State, ...]:
+    def read_states(body: object) -> tuple[_State, ...]:
         return tuple(_state_of(state, tp, one) for tp, one in _states_of(body))
 
     same = struct(
@@ -150,7 +153,7 @@ def _states_by_topic(states: Iterable[_State]) -> dict[str, list[_State]]:
     return topics
 
 
-def _states_of(body: Any) -> Iterator[tuple[TopicPartition, Any]]:
+def _states_of(body: object) -> Iterator[tuple[TopicPartition, Any]]:
     yield from _ungrouped(getattr(body, "ungrouped_partition_states", ()))
     topics = getattr(body, "topic_states", ())
     yield from in_topics(topics, topic="topic_name", partitions="partition_states")
@@ -170,7 +173,7 @@ def _state_of(kind: type[_State], tp: TopicPartition, message: Any) -> _State:
     return kind(tp, **found)
 
 
-def _topic_ids_of(body: Any) -> dict[str, str]:
+def _topic_ids_of(body: object) -> dict[str, str]:
     found = {
         topic.topic_name: topic_id_of(getattr(topic, "topic_id", None))
         for topic in getattr(body, "topic_states", ())
@@ -242,7 +245,7 @@ def leader_and_isr_response(request: LeaderAndIsrRequest) -> Translation:
     return Translation(read, write)
 
 
-def _alter_isr_request(body: Any) -> AlterIsrRequest:
+def _alter_isr_request(body: AlterPartitionRequest) -> AlterIsrRequest:
     """Translate AlterIsr: each partition of the sender, which is the leader, with its new ISR."""
     proposed = {
         tp: LeaderAndIsr(body.broker_id, one.leader_epoch, one.new_isr, one.partition_epoch)

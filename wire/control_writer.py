@@ -17,6 +17,8 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from kio.static.protocol import Entity
+
 from klamm.wire.schema import Values
 
 Write = Callable[[bytearray, Any], None]
@@ -45,7 +47,7 @@ def state_getter(*fields: str) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def values_writer(schema: Any, getter: _Getter = operator.itemgetter) -> Write:
+def values_writer(schema: type[Entity], getter: _Getter = operator.itemgetter) -> Write:
     """Return the function that appends an entity of a kio schema to a buffer.
 
     ``getter``: gets the values of fields.
@@ -59,7 +61,7 @@ def values_writer(schema: Any, getter: _Getter = operator.itemgetter) -> Write:
     return write
 
 
-def _steps(schema: type[Any], getter: _Getter) -> Iterator[Write]:
+def _steps(schema: type[Entity], getter: _Getter) -> Iterator[Write]:
     """Yield the writers of the fields; fields of fixed size that follow each other share one."""
     hints = typing.get_type_hints(schema)
     names: list[str] = []
@@ -92,14 +94,14 @@ def _fixed(names: Sequence[str], formats: str, getter: _Getter) -> Write:
     return lambda buffer, values: buffer.extend(pack(*get(values)))
 
 
-def _variable(name: str, hint: Any, is_flexible: bool, getter: _Getter) -> Write:
+def _variable(name: str, hint: object, is_flexible: bool, getter: _Getter) -> Write:
     """Return the writer of an array, a string or a UUID."""
     get = getter(name)
     if typing.get_origin(hint) is tuple:
         element = typing.get_args(hint)[0]
-        if dataclasses.is_dataclass(element):
+        if isinstance(element, type) and dataclasses.is_dataclass(element):
             of_element = state_getter if name in PARTITION_STATES else operator.itemgetter
-            write_one = values_writer(typing.cast("Any", element), of_element)
+            write_one = values_writer(element, of_element)
             return _entities(get, write_one, is_flexible)
         return lambda buffer, values: buffer.extend(_int32s(tuple(get(values)), is_flexible))
     if hint is uuid.UUID or uuid.UUID in typing.get_args(hint):
@@ -110,7 +112,7 @@ def _variable(name: str, hint: Any, is_flexible: bool, getter: _Getter) -> Write
 
 def _entities(get: Callable[[Any], Any], write_one: Write, is_flexible: bool) -> Write:
     def write(buffer: bytearray, values: Values) -> None:
-        entities: Sequence[Any] = get(values)
+        entities: Sequence[object] = get(values)
         buffer += _length(len(entities), is_flexible)
         for one in entities:
             write_one(buffer, one)

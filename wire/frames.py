@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
+from kio.static.protocol import Entity
 
 from klamm.cluster.errors import KlammError
 from klamm.wire.kio_readers import LimitExceeded, adapt_kio, limited_elements
@@ -165,7 +166,7 @@ def request_body(key: RequestKey, values: Values) -> bytes:
     return _encoded(load_request_schema(key.api_key, key.api_version), values)
 
 
-def _encoded(schema: type[Any], values: Values) -> bytes:
+def _encoded(schema: type[Entity], values: Values) -> bytes:
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, fill(schema, values))
     return buffer.getvalue()

@@ -20,11 +20,21 @@ import dataclasses
 import sys
 import threading
 import typing
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kio.serial import _parse, readers
 
+if TYPE_CHECKING:
+    from kio.serial.readers import Reader
+    from kio.static.primitive import uvarint
+    from kio.static.protocol import Entity
+    from typing_extensions import Buffer
+
+    _TaggedReader = _parse.TaggedFieldReaderTriplet[object]
+
+E = TypeVar("E", bound="Entity")
+T = TypeVar("T")
 _HAS_MORE: Final = 0x80
 _COMPACT_STRING_MAX_BYTES: Final = 3 + 2**15 - 1
 """Size of the longest string, with the varint of its length."""
@@ -62,34 +72,34 @@ def _count(elements: int) -> None:
         raise LimitExceeded
 
 
-class _Unknown(NamedTuple):
-    name: str = "unknown tagged field"
+_UNKNOWN: Final[dataclasses.Field[object]] = dataclasses.field()
+_UNKNOWN.name = "unknown tagged field"
 
 
-class _Readers(dict[Any, Any]):
+class _Readers(dict["uvarint", "_TaggedReader"]):
     """Readers by tag, as kio keeps them: (field, reader, default)."""
 
-    def __getitem__(self, tag: object) -> Any:
+    def __getitem__(self, tag: uvarint) -> _TaggedReader:
         _count(1)
-        return self.get(tag, (_Unknown(), _skip, None))
+        return self.get(tag, (_UNKNOWN, _skip, None))
 
 
-def _skip(buffer: Any, offset: int) -> tuple[None, int]:
+def _skip(buffer: Buffer, offset: int) -> tuple[None, int]:
     """Return the size of the field at ``offset``, which the varint before it tells.
 
     The varint begins after the last byte of the varint of the tag, which has no continuation bit.
     """
-    start = offset - 1
-    while start > 0 and buffer[start - 1] & _HAS_MORE:
+    data, start = memoryview(buffer), offset - 1
+    while start > 0 and data[start - 1] & _HAS_MORE:
         start -= 1
-    size, _ = readers.read_unsigned_varint(buffer, start)
-    if offset + size > len(buffer):
+    size, _ = readers.read_unsigned_varint(data, start)
+    if offset + size > len(data):
         raise ValueError("a tagged field that ends after its message")
     return None, size
 
 
-def _not_null(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    def read_array(buffer: Any, offset: int) -> Any:
+def _not_null(read: Reader[T]) -> Reader[T]:
+    def read_array(buffer: Buffer, offset: int) -> tuple[T, int]:
         elements, size = read(buffer, offset)
         if elements is None:
             raise ValueError("an array that may not be null")
@@ -98,8 +108,8 @@ def _not_null(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
     return read_array
 
 
-def _limited(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    def read_string(buffer: Any, offset: int) -> Any:
+def _limited(read: Reader[T]) -> Reader[T]:
+    def read_string(buffer: Buffer, offset: int) -> tuple[T, int]:
         text, size = read(buffer, offset)
         if size > _COMPACT_STRING_MAX_BYTES:
             raise ValueError(f"a string of {size} bytes")
@@ -113,8 +123,8 @@ def adapt_kio() -> None:
     compile_schema, read_exact = _parse._compile_schema, readers._read_exact
     read_items = readers._read_length_items
 
-    def compile_as_kafka(*args: Any, **kwargs: Any) -> Any:
-        schema = compile_schema(*args, **kwargs)
+    def compile_as_kafka(entity_type: type[E], nullable: bool) -> _parse._Schema[E]:
+        schema = compile_schema(entity_type, nullable)
         return dataclasses.replace(
             schema,
             field_readers=[
@@ -124,16 +134,17 @@ def adapt_kio() -> None:
             tagged_field_readers=_Readers(schema.tagged_field_readers),
         )
 
-    def read_exact_forwards(buffer: Any, offset: int, size: int) -> memoryview:
+    def read_exact_forwards(buffer: Buffer, offset: int, size: int) -> memoryview:
         if size < 0:
             raise ValueError(f"a length of {size} bytes")
         return read_exact(buffer, offset, size)
 
     def read_items_within(
-        item_reader: Any, length: int, buffer: Any, offset: int
-    ) -> Generator[Any, None, int]:
-        if not 0 <= length <= len(buffer) - offset:
-            raise ValueError(f"an array of {length} elements in {len(buffer) - offset} bytes")
+        item_reader: Reader[T], length: int, buffer: Buffer, offset: int
+    ) -> Generator[T, None, int]:
+        left_bytes = memoryview(buffer).nbytes - offset
+        if not 0 <= length <= left_bytes:
+            raise ValueError(f"an array of {length} elements in {left_bytes} bytes")
         _count(length)
         return read_items(item_reader, length, buffer, offset)
 

@@ -7,7 +7,7 @@ kafka.server.KafkaApis.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.admin.configs.client_quotas import QuotaFilter
 from klamm.admin.failures import InvalidRequest
@@ -17,6 +17,10 @@ from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values
 from klamm.wire.translations import error_fields, error_or_empty
+
+if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData
+    from kio.schema.describe_client_quotas.v1.request import ComponentData
 
 _EXACT, _DEFAULT, _ANY = range(3)
 _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
@@ -41,7 +45,7 @@ def _describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def _refuse_describe_client_quotas(_: Any, error: ApiError) -> Values:
+def _refuse_describe_client_quotas(_: object, error: ApiError) -> Values:
     """Refuse DescribeClientQuotas."""
     return {**error_fields(error), "entries": None}
 
@@ -63,12 +67,12 @@ def _alter_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     return {"entries": entries}
 
 
-def _refuse_alter_client_quotas(body: Any, error: ApiError) -> Values:
+def _refuse_alter_client_quotas(body: AlterClientQuotasRequest, error: ApiError) -> Values:
     """Refuse every change of AlterClientQuotas."""
     return {"entries": [_altered(one, error) for one in body.entries]}
 
 
-def _filter(component: Any) -> QuotaFilter:
+def _filter(component: ComponentData) -> QuotaFilter:
     """Return a filter. Raises InvalidRequest."""
     if component.match_type not in _MATCH_TYPES:
         raise InvalidRequest(f"Unexpected match type: {component.match_type}")
@@ -76,7 +80,7 @@ def _filter(component: Any) -> QuotaFilter:
     return QuotaFilter(component.entity_type, name, is_any=component.match_type == _ANY)
 
 
-def _altered(entry: Any, error: ApiError) -> Values:
+def _altered(entry: EntryData, error: ApiError) -> Values:
     entity = ((part.entity_type, part.entity_name) for part in entry.entity)
     return {**error_fields(error), "entity": _entity(entity)}
 

@@ -147,7 +147,7 @@ def _fetched_by_old_client(request: FetchRequest) -> Translation:
 
 def _fetched_partition(partition: int, result: FetchedPartition) -> Values:
     is_refused = result.error is not Errors.NONE
-    fetched: dict[str, Any] = {
+    fetched: dict[str, object] = {
         "partition_index": partition,
         "error_code": result.error,
         "high_watermark": UNKNOWN_OFFSET if is_refused else result.high_watermark,

@@ -12,7 +12,7 @@ import hmac
 import struct
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from klamm.cluster.api_errors import Errors
 from klamm.wire.apis import (
@@ -185,7 +185,7 @@ class SaslAuthenticator:
         if key.api_key != _SASL_AUTHENTICATE or (key.api_key, key.api_version) not in APIS:
             _refuse_request(key, "authentication")
         token: bytes = parse_request(frame).body.auth_bytes
-        answer: dict[str, Any] = {
+        answer: dict[str, object] = {
             "error_code": Errors.NONE,
             "error_message": None,
             "auth_bytes": b"",

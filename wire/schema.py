@@ -37,7 +37,7 @@ def operations(*codes: int) -> int:
 
 
 _NEVER_THROTTLED: Final = timedelta(0)
-_BUILDERS: Final[dict[type[Any], Callable[[Values], Any]]] = {}
+_BUILDERS: Final[dict[type[object], Callable[[Values], object]]] = {}
 
 
 class RefusedRequest(Exception):
@@ -56,20 +56,20 @@ def fill(schema: type[T], values: Values) -> T:
     return typing.cast("T", _builder(schema)(values))
 
 
-def _builder(schema: type[Any]) -> Callable[[Values], Any]:
+def _builder(schema: type[Any]) -> Callable[[Values], object]:
     if schema not in _BUILDERS:
         _BUILDERS[schema] = _new_builder(schema)
     return _BUILDERS[schema]
 
 
-def _new_builder(schema: type[Any]) -> Callable[[Values], Any]:
+def _new_builder(schema: type[Any]) -> Callable[[Values], object]:
     hints = typing.get_type_hints(schema)
     converters = {
         field.name: _converter(field, hints[field.name]) for field in dataclasses.fields(schema)
     }
     defaults = {"throttle_time": _NEVER_THROTTLED} if "throttle_time" in converters else {}
 
-    def build(values: Values) -> Any:
+    def build(values: Values) -> object:
         given = {
             name: values[name] if convert is None else convert(values[name])
             for name, convert in converters.items()
@@ -80,7 +80,7 @@ def _new_builder(schema: type[Any]) -> Callable[[Values], Any]:
     return build
 
 
-def _converter(field: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any] | None:
+def _converter(field: dataclasses.Field[object], hint: object) -> Callable[[Any], object] | None:
     """Return the function that converts a value for a field, or None to use the value itself."""
     if field.metadata.get("kafka_type") == "error_code":
         return ErrorCode
@@ -89,11 +89,11 @@ def _converter(field: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]
     for member in _members(hint):
         if typing.get_origin(member) is tuple:
             element = typing.get_args(member)[0]
-            if dataclasses.is_dataclass(element):
-                return _each(_builder(typing.cast("type[Any]", element)))
+            if isinstance(element, type) and dataclasses.is_dataclass(element):
+                return _each(_builder(element))
             return _each(None)
-        if dataclasses.is_dataclass(member):
-            return _builder(typing.cast("type[Any]", member))
+        if isinstance(member, type) and dataclasses.is_dataclass(member):
+            return _builder(member)
     return None
 
 
@@ -102,10 +102,10 @@ def _text(value: str | None) -> str:
     return value or ""
 
 
-def _each(convert: Callable[[Any], Any] | None) -> Callable[[Iterable[Any] | None], Any]:
+def _each(convert: Callable[[Any], object] | None) -> Callable[[Iterable[object] | None], object]:
     """Return a function that makes a tuple of converted values, or None of null."""
 
-    def convert_all(values: Iterable[Any] | None) -> Any:
+    def convert_all(values: Iterable[object] | None) -> tuple[object, ...] | None:
         if values is None:
             return None
         return tuple(values) if convert is None else tuple(map(convert, values))
@@ -113,7 +113,7 @@ def _each(convert: Callable[[Any], Any] | None) -> Callable[[Iterable[Any] | Non
     return convert_all
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _members(hint: object) -> tuple[object, ...]:
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return typing.get_args(hint) if is_union else (hint,)
 
@@ -125,7 +125,7 @@ def milliseconds(duration: timedelta) -> int:
 
 def by_topic(
     results: Mapping[TopicPartition, T],
-    partition_values: Callable[[int, T], Any],
+    partition_values: Callable[[int, T], object],
     *,
     topic: str = "name",
     partitions: str = "partitions",
@@ -134,14 +134,14 @@ def by_topic(
 
     ``topic`` and ``partitions`` are the fields of a topic in this message.
     """
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[object]] = {}
     for (name, partition), result in results.items():
         topics.setdefault(name, []).append(partition_values(partition, result))
     return [{topic: name, partitions: found} for name, found in topics.items()]
 
 
 def in_topics(
-    topics: Iterable[Any],
+    topics: Iterable[object],
     *,
     topic: str = "name",
     partitions: str = "partitions",

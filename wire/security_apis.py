@@ -7,41 +7,45 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.admin.configs.scram_credentials import CredentialDeletion, CredentialUpsertion
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
-from klamm.wire.api import Asked, ListenerCall, api_error
+from klamm.wire.api import Asked, ListenerCall, Refuse, api_error
 from klamm.wire.schema import Values
 from klamm.wire.translations import error_fields, error_or_empty
+
+if TYPE_CHECKING:
+    from kio.schema.alter_user_scram_credentials.v0.request import AlterUserScramCredentialsRequest
+    from kio.schema.create_acls.v2.request import CreateAclsRequest
+    from kio.schema.delete_acls.v2.request import DeleteAclsRequest
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 _DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, f"{_NO_AUTHORIZER}.")
 _AUTHENTICATED: Final = "SaslAuthenticate request received after successful authentication"
 
 
-def _refuse_describe_acls(_: Any, error: ApiError) -> Values:
+def _refuse_describe_acls(_: object, error: ApiError) -> Values:
     return {**error_fields(error), "resources": ()}
 
 
-def _refuse_create_acls(body: Any, error: ApiError) -> Values:
+def _refuse_create_acls(body: CreateAclsRequest, error: ApiError) -> Values:
     return {"results": [error_fields(error) for _ in body.creations]}
 
 
-def _refuse_delete_acls(body: Any, error: ApiError) -> Values:
+def _refuse_delete_acls(body: DeleteAclsRequest, error: ApiError) -> Values:
     refused = {**error_fields(error), "matching_acls": ()}
     return {"filter_results": [refused for _ in body.filters]}
 
 
-def _refuse_sasl_handshake(_: Any, error: ApiError) -> Values:
+def _refuse_sasl_handshake(_: object, error: ApiError) -> Values:
     return {"error_code": error.error, "mechanisms": ()}
 
 
-def _refuse_sasl_authenticate(_: Any, error: ApiError) -> Values:
+def _refuse_sasl_authenticate(_: object, error: ApiError) -> Values:
     return {**error_fields(error), "auth_bytes": b""}
 
 
@@ -69,7 +73,7 @@ def _describe_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def _refuse_describe_scram_credentials(_: Any, error: ApiError) -> Values:
+def _refuse_describe_scram_credentials(_: object, error: ApiError) -> Values:
     """Refuse DescribeUserScramCredentials."""
     return {**error_fields(error), "results": ()}
 
@@ -92,15 +96,15 @@ def _alter_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     return {"results": [{"user": user, **error_or_empty(one)} for user, one in results.items()]}
 
 
-def _refuse_alter_scram_credentials(body: Any, error: ApiError) -> Values:
+def _refuse_alter_scram_credentials(
+    body: AlterUserScramCredentialsRequest, error: ApiError
+) -> Values:
     """Refuse AlterUserScramCredentials."""
     users = [*(one.name for one in body.deletions), *(one.name for one in body.upsertions)]
     return {"results": [{"user": user, **error_fields(error)} for user in users]}
 
 
-def _refused(
-    key: int, versions: range, refuse: Callable[[Any, ApiError], Values], error: ApiError
-) -> ListenerCall:
+def _refused(key: int, versions: range, refuse: Refuse, error: ApiError) -> ListenerCall:
     """Return an API whose requests are all refused with ``error``."""
     return ListenerCall(key, versions, lambda _, asked: refuse(asked.body, error), refuse)
 

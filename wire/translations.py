@@ -11,7 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import ApiError
@@ -26,8 +26,10 @@ from klamm.wire.schema import (
     uuid_of,
 )
 
+T = TypeVar("T")
 
-def _unused(_: object) -> Any:
+
+def _unused(_: object) -> NoReturn:
     raise NotImplementedError
 
 
@@ -40,7 +42,7 @@ class Translation(NamedTuple):
 
     read: Callable[[Any], Any] = _unused
     write: Callable[[Any], Any] = _unused
-    kind: Any = None
+    kind: Callable[..., object] | None = None
 
 
 class Field(NamedTuple):
@@ -52,10 +54,10 @@ class Field(NamedTuple):
 
     name: str | None
     translation: Translation
-    default: Any = ...
+    default: object = ...
 
 
-def _same(value: Any) -> Any:
+def _same(value: T) -> T:
     return value
 
 
@@ -72,7 +74,7 @@ _FIELDS: Final = {
 
 
 def struct(
-    kind: Callable[..., Any], constants: Values | None = None, /, **fields: str | Field | None
+    kind: Callable[..., object], constants: Values | None = None, /, **fields: str | Field | None
 ) -> Translation:
     """Return the translation of a struct, some of whose ``fields`` are in other fields.
 
@@ -91,7 +93,7 @@ def struct(
 
     values_of = _getter(same)
 
-    def read(message: Any) -> Any:
+    def read(message: object) -> object:
         found = {name: getattr(message, one) for name, one in same.items() if hasattr(message, one)}
         for name, in_message, translation, default in others:
             value = message if in_message is None else getattr(message, in_message, ...)
@@ -101,7 +103,7 @@ def struct(
                 found[name] = default
         return kind(**found)
 
-    def write(value: Any) -> Values:
+    def write(value: object) -> Values:
         values = dict(zip(same.values(), values_of(value), strict=True))
         values.update(constants or ())
         for name, in_message, translation, _ in others:
@@ -115,7 +117,7 @@ def struct(
     return Translation(read, write, kind)
 
 
-def _getter(names: Collection[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _getter(names: Collection[str]) -> Callable[[object], tuple[object, ...]]:
     """Return a function of a struct that returns the values of these fields."""
     if len(names) > 1:
         return operator.attrgetter(*names)
@@ -133,15 +135,15 @@ def only(name: str, translation: Translation = SAME) -> Translation:
 def each(name: str, one: Translation, sorted_by: str | None = None) -> Field:
     """Return an array, which may be null, maybe sorted by a field of the structs in it."""
 
-    def in_order(values: Iterable[Any]) -> Iterable[Any]:
+    def in_order(values: Iterable[T]) -> Iterable[T]:
         if sorted_by is None:
             return values
         return sorted(values, key=operator.attrgetter(sorted_by))
 
-    def read(elements: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    def read(elements: Iterable[object] | None) -> tuple[object, ...] | None:
         return None if elements is None else tuple(in_order(map(one.read, elements)))
 
-    def write(values: Iterable[Any] | None) -> list[Any] | None:
+    def write(values: Iterable[object] | None) -> list[object] | None:
         return None if values is None else [one.write(value) for value in in_order(values)]
 
     return Field(name, Translation(read, write))
@@ -150,10 +152,10 @@ def each(name: str, one: Translation, sorted_by: str | None = None) -> Field:
 def keyed(name: str, key: str, value: Translation) -> Field:
     """Return an array of messages, each with a key: klamm has a dictionary."""
 
-    def read(elements: Iterable[Any]) -> dict[Any, Any]:
+    def read(elements: Iterable[object]) -> dict[object, object]:
         return {getattr(one, key): value.read(one) for one in elements}
 
-    def write(values: Mapping[Any, Any]) -> list[Values]:
+    def write(values: Mapping[object, object]) -> list[Values]:
         return [{key: found, **value.write(one)} for found, one in values.items()]
 
     return Field(name, Translation(read, write))
@@ -172,12 +174,12 @@ def per_partition(
     The other arguments are the fields of topics and partitions in this message.
     """
 
-    def read(topics: Iterable[Any]) -> dict[TopicPartition, Any]:
+    def read(topics: Iterable[object]) -> dict[TopicPartition, object]:
         found = in_topics(topics, topic=topic, partitions=partitions, partition=partition)
         return {tp: one.read(message) for tp, message in found}
 
-    def write(values: Mapping[TopicPartition, Any]) -> list[Values]:
-        def message(number: int, value: Any) -> Values:
+    def write(values: Mapping[TopicPartition, object]) -> list[Values]:
+        def message(number: int, value: object) -> Values:
             return {partition: number, **one.write(value)}
 
         return by_topic(values, message, topic=topic, partitions=partitions)
@@ -188,7 +190,7 @@ def per_partition(
 def listed_partitions(name: str, *, topic: str = "name", partitions: str = "partitions") -> Field:
     """Return an array of topics that list numbers of partitions, or null for all partitions."""
 
-    def read(topics: Iterable[Any] | None) -> tuple[TopicPartition, ...] | None:
+    def read(topics: Iterable[object] | None) -> tuple[TopicPartition, ...] | None:
         if topics is None:
             return None
         return tuple(
@@ -209,7 +211,7 @@ def listed_partitions(name: str, *, topic: str = "name", partitions: str = "part
 def other_errors(translation: Translation, others: Mapping[Errors, Errors]) -> Translation:
     """Return the translation of a response to versions that have other errors for some."""
 
-    def replaced(value: Any) -> Any:
+    def replaced(value: object) -> object:
         match value:
             case Errors():
                 return others.get(value, value)
@@ -222,7 +224,7 @@ def other_errors(translation: Translation, others: Mapping[Errors, Errors]) -> T
     return translation._replace(write=lambda response: replaced(translation.write(response)))
 
 
-def _read_api_error(message: Any) -> ApiError:
+def _read_api_error(message: object) -> ApiError:
     error: ApiError = _API_ERROR.read(message)
     return ApiError() if error.error is Errors.NONE else error
 
