@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import typer
 from msgspec import inspect
+from typer._click import Context
 from typer.core import TyperArgument, TyperOption
 from typer.main import get_click_param, get_params_convertors_ctx_param_name_from_function
 from typer.models import ParamMeta
@@ -113,7 +114,7 @@ class _ActionCommand(Command, Generic[A]):
             rich_markup_mode=None,
         )
 
-    def invoke(self, ctx: Any) -> None:
+    def invoke(self, ctx: Context) -> None:
         given: dict[str, Any] = dict(ctx.params)
         for name, convert in self._converters.items():
             given[name] = convert(given[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,6 +27,7 @@ from klamm.lab.actions.actions import (
     Start,
     Stop,
 )
+from klamm.server.states import BrokerRegistration, ChangedBroker, LogDirChange, ShutdownOutcome
 
 SHOWN_PARTITIONS = 10
 
@@ -129,10 +130,12 @@ def start(client: ServerClient, action: Start) -> Answered:
     """If the broker is still stopping, wait until it has stopped. A broker that is dead in the dump
     of klamm up --from-dump has no rack: klamm broker add starts it with one.
     """
-    broker = client.get(f"/brokers/{action.broker}") if action.wait else {}
+    broker: BrokerRegistration | None = None
+    if action.wait:
+        broker = client.get(f"/brokers/{action.broker}")
     with _start_wait(broker) if broker else nullcontext():
         answer = client.act(action)
-    if broker.get("state") == "not started":
+    if broker and broker["state"] == "not started":
         _warn_of_racks(client, broker["id"], again=True)
     return answer, f"broker {action.broker} is registered (after {answer['took_ms']} ms)"
 
@@ -167,7 +170,7 @@ def fail_log_dir(client: ServerClient, action: FailLogDir) -> Answered:
     return answer, line
 
 
-def shutdown_text(shutdown: Mapping[str, Any]) -> str:
+def shutdown_text(shutdown: ShutdownOutcome) -> str:
     """Describe the outcome of a controlled shutdown, as text that follows "is stopped".
 
     The text is empty if the controlled shutdown succeeded.
@@ -220,13 +223,13 @@ def _have(ids: Sequence[int]) -> str:
     return f"{brokers_text(ids[:SHOWN_PARTITIONS], ', ')}{more} {verb}"
 
 
-def _session_end(killed: Mapping[str, Any]) -> str:
+def _session_end(killed: ChangedBroker | LogDirChange) -> str:
     if killed["is_session_shared"]:
         return "its registration is deleted"
     return f"its session expires within about {killed['session_timeout_ms']} ms"
 
 
-def _start_wait(broker: Mapping[str, Any]) -> AbstractContextManager[None]:
+def _start_wait(broker: BrokerRegistration) -> AbstractContextManager[None]:
     """Context manager that shows what a starting broker waits for, e.g. the expiry of a session."""
     broker_id = broker["id"]
     if broker["state"] == "stopping":

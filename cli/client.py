@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -41,6 +41,7 @@ from klamm.server.data_dir import (
 from klamm.server.states import Status
 from klamm.tools.command_result import ErrorAnswer
 
+_T = TypeVar("_T")
 SERVER_VARIABLE: Final = "KLAMM_SERVER"
 TOKEN_VARIABLE: Final = "KLAMM_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S: Final = 120.0
@@ -84,6 +85,10 @@ class ServerClient:
     def post(self, path: str, body: object = None) -> Any:
         """Send a POST request and return the decoded response."""
         return msgspec.json.decode(self.request("POST", path, body))
+
+    def ask(self, kind: type[_T], path: str, body: object = None) -> _T:
+        """Send a POST request and return the response, which is of a type of server/."""
+        return msgspec.json.decode(self.request("POST", path, body), type=kind)
 
     def act(self, action: Action) -> Any:
         """Apply an action to the cluster and return the decoded response."""

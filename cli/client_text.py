@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import typer
 
 from klamm.cli.terminal import STATUS_LINE
+from klamm.server.client_bodies import Offsets, ProducerStatus
 
 _INTERVAL_S: Final = 1.0
 _QUIET_S: Final = 2.0
@@ -33,19 +34,18 @@ class ClientProgress:
         self._waiting: list[str] = []
         self._since_s = time.monotonic()
 
-    def show(self, status: Mapping[str, Any]) -> None:
-        """Print the progress from a producer's status or from the response to a consumer's poll."""
+    def show(self, waiting: list[str], counts: str = "") -> None:
+        """Print what a producer or consumer is ``waiting`` for, and the ``counts`` if any."""
         now_s = time.monotonic()
-        waiting = status["waiting_for"]
         if not waiting:
             self._since_s, self._waiting = now_s, []
         elif waiting != self._waiting and now_s - self._since_s > _QUIET_S:
             self._waiting = waiting
             for line in waiting[:_SHOWN_LINES]:
                 typer.echo(f"waiting: {line}", err=True)
-        if "sent" in status and sys.stderr.isatty() and now_s - self._shown_s > _INTERVAL_S:
+        if counts and sys.stderr.isatty() and now_s - self._shown_s > _INTERVAL_S:
             self._shown_s = now_s
-            STATUS_LINE.show(f"{status['sent']} sent, {status['acknowledged']} acknowledged")
+            STATUS_LINE.show(counts)
 
 
 def rate_text(per_s: float) -> str:
@@ -53,28 +53,28 @@ def rate_text(per_s: float) -> str:
     return f"{per_s:.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
-def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
+def offsets_lines(offsets: Sequence[Offsets]) -> list[str]:
     """Return one line for each range of offsets to which records were appended."""
     lines = [
-        f"  partition {one['partition']}: offsets {one['start']} to {one['end'] - 1}, "
-        f"leader epoch {one['leader_epoch']}"
+        f"  partition {one.partition}: offsets {one.start} to {one.end - 1}, "
+        f"leader epoch {one.leader_epoch}"
         for one in offsets
     ]
     return _shortened(lines)
 
 
-def not_acknowledged_lines(status: Mapping[str, Any]) -> list[str]:
+def not_acknowledged_lines(status: ProducerStatus) -> list[str]:
     """Return the number of unacknowledged records for each partition and reason, one per line.
 
     The last lines describe what the producer is still waiting for.
     """
     counts: Counter[str] = Counter()
-    for one in status["not_acknowledged"]:
-        why = one["error"] if one["error"] != "NONE" else one["text"]
-        what = "in doubt" if one["is_in_doubt"] else "failed"
-        counts[f"  partition {one['partition']}: {what}: {why}"] += one["record_count"]
+    for one in status.not_acknowledged:
+        why = one.error if one.error != "NONE" else one.text
+        what = "in doubt" if one.is_in_doubt else "failed"
+        counts[f"  partition {one.partition}: {what}: {why}"] += one.record_count
     lines = [f"{line} ({count} records)" for line, count in counts.items()]
-    return _shortened([*lines, *(f"  {line}" for line in status["waiting_for"])])
+    return _shortened([*lines, *(f"  {line}" for line in status.waiting_for)])
 
 
 def _shortened(lines: list[str]) -> list[str]:

@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
 import typer
+from typer._click import Context, HelpFormatter, Parameter
+from typer._click.shell_completion import CompletionItem
 from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
@@ -32,7 +34,7 @@ class Command(TyperCommand):
             if param.metavar is None:
                 param.metavar = _noun(param)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse the arguments; record this command in a parse error, so that the hint names it."""
         try:
             return super().parse_args(ctx, args)
@@ -41,17 +43,17 @@ class Command(TyperCommand):
             vars(error)["ctx"] = getattr(error, "ctx", None) or ctx
             raise
 
-    def get_help(self, ctx: Any) -> str:
+    def get_help(self, ctx: Context) -> str:
         """Return the help, with typer's limits such as 0<=x<=9 written as "0 to 9"."""
         text = re.sub(r"(-?[\d.]+)<=x<=(-?[\d.]+)", r"\1 to \2", super().get_help(ctx))
         return re.sub(r"\bx>=(-?[\d.]+)", r">= \1", text)
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
         """Return the words of the usage line, without typer's braces around arguments."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
-def _noun(param: Any) -> str:
+def _noun(param: Parameter) -> str:
     """Return the placeholder for a parameter's value in --help.
 
     If the parameter has choices, the placeholder lists them. Otherwise it is COUNT or the last word
@@ -60,7 +62,7 @@ def _noun(param: Any) -> str:
     choices = getattr(param.type, "choices", None)
     if choices is not None:
         return "|".join(choices)
-    noun: str = param.name.rpartition("_")[2]
+    noun = (param.name or "").rpartition("_")[2]
     is_count = "int" in param.type.name and noun.endswith("s") and noun not in _UNITS
     return "COUNT" if is_count else noun.upper()
 
@@ -68,15 +70,13 @@ def _noun(param: Any) -> str:
 class RawCommand(TyperCommand):
     """A command that receives its arguments unparsed, including `--help` and `--`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Store the arguments unparsed in the context."""
         ctx.args = list(args)
         return []
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """Complete the options of a Kafka tool, and topic names."""
-        from click.shell_completion import CompletionItem
-
         from klamm.cli.completion import complete_tool
 
         words = complete_tool(f"kafka-{self.name}", ctx.args, incomplete)
@@ -97,7 +97,7 @@ class Place(NamedTuple):
     command_class: type[TyperCommand] = Command
 
 
-class _Commands(Mapping[str, Any]):
+class _Commands(Mapping[str, TyperCommand | TyperGroup]):
     def __init__(self, places: Mapping[str, Place], prefix: str) -> None:
         self._places = places
         self._prefix = prefix
@@ -140,7 +140,7 @@ class CommandGroup(TyperGroup):
         for name, command in self.commands.items():
             command.epilog = command.epilog or _examples_of(name, self.epilog or "")
 
-    def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
+    def sections(self, ctx: Context) -> Mapping[str, Mapping[str, str]]:
         """Return the help line of each command, keyed by section title and command name."""
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {
@@ -151,12 +151,10 @@ class CommandGroup(TyperGroup):
             }
         }
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """Complete the options or commands of the group; a command's help line is not truncated."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        from click.shell_completion import CompletionItem
-
         return [
             CompletionItem(name, help=line)
             for commands in self.sections(ctx).values()
@@ -164,7 +162,7 @@ class CommandGroup(TyperGroup):
             if name.startswith(incomplete)
         ]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the list of commands, one section after the other."""
         for title, commands in self.sections(ctx).items():
             with formatter.section(title):
@@ -213,10 +211,10 @@ def group_class(sections: Mapping[str, Mapping[str, Place]], prefix: str) -> typ
                 # typer would wrap help lines, and fish takes each line for a candidate.
                 os.environ["TERMINAL_WIDTH"] = str(HELP_LIMIT)
 
-        def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
+        def sections(self, ctx: Context) -> Mapping[str, Mapping[str, str]]:
             return helps
 
-        def invoke(self, ctx: Any) -> Any:
+        def invoke(self, ctx: Context) -> Any:
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:

@@ -7,10 +7,10 @@ without consumer groups.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -21,6 +21,7 @@ from klamm.cli.completion import complete_partition_id, complete_topic
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
 from klamm.cluster.integers import INT64_MAX
+from klamm.server.client_bodies import Polled, ReadRecord
 
 EXAMPLES = """
 \b
@@ -106,11 +107,11 @@ def _start(
     from_beginning: bool,
     offset: int | None,
     from_time: str | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     given = [from_beginning, offset is not None, from_time is not None]
     if sum(given) > 1:
         raise UsageError("--from-beginning, --offset and --from-time are mutually exclusive")
-    wanted: dict[str, Any] = {"topic": topic, "partition": partition}
+    wanted: dict[str, object] = {"topic": topic, "partition": partition}
     if offset is not None:
         if partition is None:
             raise UsageError(
@@ -146,9 +147,18 @@ def _not_a_time(word: str) -> UsageError:
     )
 
 
+class _CountedRecord(msgspec.Struct, frozen=True):
+    """A record of an in-memory (offset-only) log."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    size_bytes: int
+
+
 def _records(
     client: ServerClient, path: str, timeout_ms: int | None
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[ReadRecord | _CountedRecord]:
     """Poll the consumer and yield records until none arrives for ``timeout_ms``.
 
     Raises KlammError if a partition cannot be read any further.
@@ -157,8 +167,9 @@ def _records(
     said: dict[str, None] = {}
     came_s = time.monotonic()
     while True:
-        polled = client.post(f"{path}/poll", {"wait_ms": min(_WAIT_MS, timeout_ms or _WAIT_MS)})
-        for line in polled["truncations"]:
+        wait_ms = min(_WAIT_MS, timeout_ms or _WAIT_MS)
+        polled = client.ask(Polled, f"{path}/poll", {"wait_ms": wait_ms})
+        for line in polled.truncations:
             if line not in said:
                 said[line] = None
                 typer.echo(f"warning: {line}", err=True)
@@ -166,41 +177,36 @@ def _records(
         for record in _each(polled):
             has_some = True
             yield record
-        if polled["errors"]:
+        if polled.errors:
             raise KlammError(
-                polled["errors"][0], hint="choose another position with --partition and --offset"
+                polled.errors[0], hint="choose another position with --partition and --offset"
             )
-        progress.show(polled)
+        progress.show(polled.waiting_for)
         if has_some:
             came_s = time.monotonic()
         elif timeout_ms is not None and (time.monotonic() - came_s) * 1000 >= timeout_ms:
             return
 
 
-def _each(polled: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _each(polled: Polled) -> Iterator[ReadRecord | _CountedRecord]:
     """Yield every record in the response to a poll.
 
     Records of an in-memory (offset-only) log arrive as an offset range with a total size, which is
     divided evenly among the records.
     """
-    yield from polled["records"]
-    for part in polled["counted"]:
-        start, end, size_bytes = part["start"], part["end"], part["size_bytes"]
+    yield from polled.records
+    for part in polled.counted:
+        start, end, size_bytes = part.start, part.end, part.size_bytes
         for at in range(start, end):
             share = size_bytes * (at + 1 - start) // (end - start)
             before = size_bytes * (at - start) // (end - start)
-            yield {
-                "partition": part["partition"],
-                "offset": at,
-                "leader_epoch": part["leader_epoch"],
-                "size_bytes": share - before,
-            }
+            yield _CountedRecord(part.partition, at, part.leader_epoch, share - before)
 
 
-def _text(record: Mapping[str, Any]) -> str:
-    place = f"{record['partition']}\t{record['offset']}\tleader epoch {record['leader_epoch']}"
-    if "size_bytes" in record:
-        return f"{place}\t{record['size_bytes']} bytes"
-    key = "" if record["key"] is None else f"{record['key']}\t"
-    value = "null" if record["value"] is None else record["value"]
+def _text(record: ReadRecord | _CountedRecord) -> str:
+    place = f"{record.partition}\t{record.offset}\tleader epoch {record.leader_epoch}"
+    if isinstance(record, _CountedRecord):
+        return f"{place}\t{record.size_bytes} bytes"
+    key = "" if record.key is None else f"{record.key}\t"
+    value = "null" if record.value is None else record.value
     return f"{place}\t{key}{value}"

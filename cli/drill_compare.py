@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -95,7 +95,7 @@ def _result(drill: Drill, worlds: Worlds) -> WorldResult:
         return WorldResult(None, error.message)
 
 
-def _values(drill: Drill, results: dict[World, WorldResult]) -> dict[str, Any]:
+def _values(drill: Drill, results: dict[World, WorldResult]) -> dict[str, object]:
     return {
         "drill": drill.name,
         "worlds": {str(world): result.values() for world, result in results.items()},

@@ -11,10 +11,11 @@ import re
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import typer
+from typer._click import Context
 
 from klamm.cli.interrupted import INTERRUPTED, print_interrupted
 from klamm.cluster.errors import EnvironmentProblem, Interrupted, KlammError, UsageError
@@ -153,7 +154,7 @@ def _json_hint(error: typer.TyperException) -> str | None:
 
     The similar options that typer found are removed from the error.
     """
-    context: Any = getattr(error, "ctx", None)
+    context: Context | None = getattr(error, "ctx", None)
     is_group = context is not None and hasattr(context.command, "commands")
     if not is_group or getattr(error, "option_name", None) != "--json":
         return None
@@ -164,7 +165,11 @@ def _json_hint(error: typer.TyperException) -> str | None:
 def _broker_hint(error: typer.TyperException, path: str) -> str | None:
     """Return a hint if a broker id was given as an argument to a command that takes --broker."""
     extra = re.search(r"unexpected extra argument\(s\) \((\d+)\)", error.message)
-    context: Any = getattr(error, "ctx", None)
-    if extra is None or all("--broker" not in param.opts for param in context.command.params):
+    context: Context | None = getattr(error, "ctx", None)
+    if (
+        extra is None
+        or context is None
+        or all("--broker" not in param.opts for param in context.command.params)
+    ):
         return None
     return f"write the broker as an option: {path} --broker {extra[1]}"

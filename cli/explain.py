@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from datetime import time as dt_time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -222,7 +222,7 @@ def explained_lines(explained: Explained) -> Iterator[str]:
         yield f"Earlier events with this number: {others}"
 
 
-def as_json(explained: Explained) -> dict[str, Any]:
+def as_json(explained: Explained) -> dict[str, object]:
     """Return the explanation as plain values for JSON, with the journal's rows unchanged."""
     return {
         "subject": explained.subject,
@@ -328,7 +328,7 @@ def _clock(t_ms: int) -> str:
     return f"{day} {row_time_text({'t_ms': t_ms})}"
 
 
-def _change_as_json(change: LinkedEvent) -> dict[str, Any]:
+def _change_as_json(change: LinkedEvent) -> dict[str, object]:
     return {
         **change.key._asdict(),
         "event": change.name,

@@ -187,7 +187,7 @@ class _Report:
         self._next_line_s = self._began_s + _LINE_INTERVAL_S
         self._seeds = self._actions = 0
         self._simulated_ms = 0.0
-        self._found: list[dict[str, Any]] = []
+        self._found: list[dict[str, object]] = []
 
     def check_out(self, seeds: Container[int]) -> None:
         """Raise KlammError if the directory has a drill of these seeds, or cannot be written to.
@@ -259,7 +259,7 @@ class _Report:
 
     def _add_violation(self, result: SeedResult) -> None:
         seed = result.seed
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "seed": seed,
             "outcome": result.outcome.name.lower(),
             "violated": result.violated,
@@ -280,7 +280,7 @@ class _Report:
                 STATUS_LINE.erase()
                 typer.echo("\n".join(lines))
 
-    def _write_files(self, result: SeedResult, found: dict[str, Any]) -> Iterator[str]:
+    def _write_files(self, result: SeedResult, found: dict[str, object]) -> Iterator[str]:
         """Write the files of a violation and add them to ``found``. Yield the lines about them."""
         seed, shrunk = result.seed, result.shrunk
         text, source = result.drill, self._write(f"hunt-{seed}.yaml", result.drill, self._mode)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fcntl import ioctl
 from termios import FIONREAD
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, NamedTuple
 
+import msgspec
 import typer
 
 from klamm.brokers.logs.record_batch import COMPRESSIONS
@@ -26,7 +27,7 @@ from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cluster.counting import plural
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
-from klamm.server.client_bodies import MAX_RECORD_BYTES
+from klamm.server.client_bodies import MAX_RECORD_BYTES, ProducerStatus
 
 EXAMPLES = """
 \b
@@ -42,13 +43,23 @@ _MAX_UNDECIDED: Final = 100_000
 _RECORD_SIZE_BYTES: Final = 100
 _TICK_S: Final = 0.1
 _STDIN: Final = 0
-_NOTHING_SENT: Final[dict[str, Any]] = {
-    "acknowledged": 0,
-    "failed": 0,
-    "undecided": 0,
-    "offsets": [],
-    "not_acknowledged": [],
-}
+_NOTHING_SENT: Final = ProducerStatus(
+    sent=0,
+    acknowledged=0,
+    failed=0,
+    in_doubt=0,
+    undecided=0,
+    offsets=[],
+    not_acknowledged=[],
+    waiting_for=[],
+)
+
+
+class _Batch(NamedTuple):
+    """The number of records in the body of a request that sends them."""
+
+    record_count: int
+    body: dict[str, object]
 
 
 Partition = Annotated[
@@ -133,7 +144,7 @@ def produce(
     else:
         batches = _generated(records, record_size or _RECORD_SIZE_BYTES, rate)
     status = _run(sending, batches, json)
-    has_lost = status["failed"] or (status["in_doubt"] and _ACKS[acks] != 0)
+    has_lost = status.failed or (status.in_doubt and _ACKS[acks] != 0)
     if has_lost:
         raise typer.Exit(FAILED)
 
@@ -160,7 +171,7 @@ def _check_source(records: int | None, record_size: int | None, key_separator: s
         )
 
 
-def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> dict[str, Any]:
+def _run(sending: _Sending, batches: Iterator[_Batch], json: bool) -> ProducerStatus:
     """Send all batches and print the outcome, even if sending fails or is interrupted."""
     begun_s = time.monotonic()
     try:
@@ -170,7 +181,7 @@ def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> di
         raise Interrupted("Interrupted") from None
     except KlammError as error:
         status = sending.known()
-        if status["sent"] or isinstance(error, ServerUnavailable):
+        if status.sent or isinstance(error, ServerUnavailable):
             _show(status, time.monotonic() - begun_s, json)
             error.definite = False
         raise
@@ -186,14 +197,14 @@ class _Sending:
     ``wanted`` is the body of the request that creates the session.
     """
 
-    def __init__(self, client: ServerClient, wanted: dict[str, Any]) -> None:
+    def __init__(self, client: ServerClient, wanted: Mapping[str, object]) -> None:
         self._client = client
         self._path = f"/producers/{client.post('/producers', wanted)['id']}"
         self._progress = ClientProgress()
-        self._status = {**_NOTHING_SENT}
+        self._status = _NOTHING_SENT
         self._asked_count = 0
 
-    def run(self, batches: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    def run(self, batches: Iterator[_Batch]) -> tuple[ProducerStatus, bool]:
         """Send all batches and wait until the outcome of every record is known.
 
         Returns the last status, and whether Ctrl-C interrupted the sending. Raises
@@ -201,12 +212,12 @@ class _Sending:
         server has responded. After such an exception, ``known`` returns the outcome.
         """
         try:
-            for batch in batches:
-                self._asked_count += batch.get("record_count") or len(batch["records"])
-                self._post("records", {**batch, "max_undecided": _MAX_UNDECIDED})
-                while self._status["undecided"] > _MAX_UNDECIDED:
+            for count, body in batches:
+                self._asked_count += count
+                self._post("records", {**body, "max_undecided": _MAX_UNDECIDED})
+                while self._status.undecided > _MAX_UNDECIDED:
                     self._post("records", {"wait_ms": 1_000})
-            while self._post("close", {"wait_ms": 1_000})["undecided"]:
+            while self._post("close", {"wait_ms": 1_000}).undecided:
                 pass
             return self._status, False
         except KeyboardInterrupt:
@@ -215,28 +226,29 @@ class _Sending:
             raise
         except BaseException:
             # Batches that were refused were not sent.
-            self._asked_count = self._give_up()["sent"]
+            self._asked_count = self._give_up().sent
             raise
         finally:
             STATUS_LINE.erase()
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> ProducerStatus:
         """Return the last status; records whose outcome is unknown count as in doubt."""
-        decided = self._status["acknowledged"] + self._status["failed"]
-        return {
-            **self._status,
-            "sent": self._asked_count,
-            "in_doubt": self._asked_count - decided,
-            "undecided": 0,
-            "waiting_for": [],
-        }
+        decided = self._status.acknowledged + self._status.failed
+        return msgspec.structs.replace(
+            self._status,
+            sent=self._asked_count,
+            in_doubt=self._asked_count - decided,
+            undecided=0,
+            waiting_for=[],
+        )
 
-    def _give_up(self) -> dict[str, Any]:
+    def _give_up(self) -> ProducerStatus:
         return self._post("close", {"wait_ms": 0, "gives_up": True})
 
-    def _post(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        self._status = self._client.post(f"{self._path}/{action}", body)
-        self._progress.show(self._status)
+    def _post(self, action: str, body: Mapping[str, object]) -> ProducerStatus:
+        self._status = self._client.ask(ProducerStatus, f"{self._path}/{action}", body)
+        counts = f"{self._status.sent} sent, {self._status.acknowledged} acknowledged"
+        self._progress.show(self._status.waiting_for, counts)
         return self._status
 
 
@@ -266,16 +278,16 @@ class _Pace:
         return time.monotonic() - self._begun_s
 
 
-def _generated(records: int, size_bytes: int, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
+def _generated(records: int, size_bytes: int, rate_per_s: float | None) -> Iterator[_Batch]:
     """Yield batches of generated records, limited to a rate if one is given."""
     pace = _Pace(rate_per_s)
     while records:
         count = pace.acquire(records)
         records -= count
-        yield {"record_count": count, "record_size_bytes": size_bytes}
+        yield _Batch(count, {"record_count": count, "record_size_bytes": size_bytes})
 
 
-def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
+def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[_Batch]:
     """Yield batches of the lines available on standard input, limited to a rate if one is given."""
     pace = _Pace(rate_per_s)
     number, left = 0, b""
@@ -305,13 +317,12 @@ def _waiting_input_bytes() -> int:
     return size_bytes[0]
 
 
-def _records(lines: list[bytes], before: int, key_separator: str | None) -> dict[str, Any]:
-    return {
-        "records": [_record(line, before + n, key_separator) for n, line in enumerate(lines, 1)]
-    }
+def _records(lines: list[bytes], before: int, key_separator: str | None) -> _Batch:
+    records = [_record(line, before + n, key_separator) for n, line in enumerate(lines, 1)]
+    return _Batch(len(records), {"records": records})
 
 
-def _record(encoded: bytes, number: int, key_separator: str | None) -> dict[str, Any]:
+def _record(encoded: bytes, number: int, key_separator: str | None) -> dict[str, str]:
     """Parse one line into a record. Raises UsageError with Kafka's message for a missing key."""
     try:
         line = encoded.decode()
@@ -335,14 +346,18 @@ def _record(encoded: bytes, number: int, key_separator: str | None) -> dict[str,
     return {"key": key, "value": value}
 
 
-def _show(status: dict[str, Any], took_s: float, json: bool) -> None:
-    rate = status["acknowledged"] / took_s if took_s else 0.0
-    values = {**status, "took_ms": round(took_s * 1000), "records_per_s": round(rate, 1)}
-    doubt = f", {status['in_doubt']} in doubt" if status["in_doubt"] else ""
+def _show(status: ProducerStatus, took_s: float, json: bool) -> None:
+    rate = status.acknowledged / took_s if took_s else 0.0
+    values = {
+        **msgspec.structs.asdict(status),
+        "took_ms": round(took_s * 1000),
+        "records_per_s": round(rate, 1),
+    }
+    doubt = f", {status.in_doubt} in doubt" if status.in_doubt else ""
     head = (
-        f"{status['acknowledged']} record{plural(status['acknowledged'])} acknowledged, "
-        f"{status['failed']} failed{doubt}; "
+        f"{status.acknowledged} record{plural(status.acknowledged)} acknowledged, "
+        f"{status.failed} failed{doubt}; "
         f"{rate_text(rate)} records/s"
     )
-    lines = (head, *offsets_lines(status["offsets"]), *not_acknowledged_lines(status))
+    lines = (head, *offsets_lines(status.offsets), *not_acknowledged_lines(status))
     print_result(json, values, lines)

@@ -406,7 +406,7 @@ def _rich_table(table: Table, rows: Sequence[Sequence[Cell]], *, is_narrow: bool
     return shown
 
 
-def _cell(value: Any) -> str | int | None:
+def _cell(value: object) -> str | int | None:
     if isinstance(value, list):
         return ",".join(map(str, value)) or "empty"
     return value if isinstance(value, str | int | None) else str(value)

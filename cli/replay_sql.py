@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -64,11 +64,11 @@ def sql(
         typer.echo(f"more rows exist: --limit {limit} reached")
 
 
-def _values(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _values(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [[_plain(value) for value in row] for row in rows]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Convert a value of a query result for JSON: a time becomes a string in UTC."""
     if isinstance(value, datetime):
         return _utc(value)
@@ -84,7 +84,7 @@ def _utc(value: datetime) -> str:
     return time_text(round(value.replace(tzinfo=UTC).timestamp() * 1000))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, datetime):
         return _utc(value)
     if isinstance(value, list):

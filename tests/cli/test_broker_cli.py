@@ -12,6 +12,7 @@ import pytest
 
 from klamm.cli.broker import rack_warning, shutdown_text
 from klamm.cluster.journal import Kind
+from klamm.server.states import ShutdownOutcome
 from klamm.world.journal.journal import read_journal
 from tests.serving import KLAMM, Up, environ_for, klamm_up
 from tests.waiting import wait_until
@@ -170,12 +171,12 @@ def start_while_it_is_stopped(up: Up, server: tuple[str, str]) -> None:
 
 
 def test_words_for_every_end_of_a_controlled_shutdown() -> None:
-    failed = {"outcome": "failed", "error": "NONE", "remaining": []}
+    failed: ShutdownOutcome = {"outcome": "failed", "error": "NONE", "remaining": []}
     assert shutdown_text({**failed, "outcome": "succeeded"}) == ""
     assert shutdown_text(failed).endswith("failed: no controller responded")
-    stale = {**failed, "error": "STALE_BROKER_EPOCH"}
+    stale: ShutdownOutcome = {**failed, "error": "STALE_BROKER_EPOCH"}
     assert shutdown_text(stale).endswith("failed: the controller responded with STALE_BROKER_EPOCH")
-    many = {**failed, "remaining": [f"t-{n}" for n in range(12)]}
+    many: ShutdownOutcome = {**failed, "remaining": [f"t-{n}" for n in range(12)]}
     assert shutdown_text(many).endswith(
         "it still led " + ", ".join(many["remaining"][:10]) + " and 2 more"
     )

@@ -17,6 +17,7 @@ from klamm.cli.client import ServerClient
 from klamm.cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.consume import _records
 from klamm.cli.main import main
+from klamm.server.client_bodies import NotAcknowledged, Offsets, ProducerStatus
 from tests.serving import Up, klamm_up, start_klamm
 from tests.waiting import wait_until
 
@@ -281,12 +282,12 @@ def test_a_slow_rate_is_not_zero() -> None:
 
 
 def test_long_answers_are_cut_short() -> None:
-    offsets = [{"partition": n, "leader_epoch": 3, "start": 5, "end": 9} for n in range(25)]
+    offsets = [Offsets(partition=n, leader_epoch=3, start=5, end=9) for n in range(25)]
     lines = offsets_lines(offsets)
     assert lines[0] == "  partition 0: offsets 5 to 8, leader epoch 3"
     assert (len(lines), lines[-1]) == (21, "  and 5 more")
-    lost = {"partition": 1, "record_count": 4, "error": "NONE", "text": "why", "is_in_doubt": True}
-    status = {"not_acknowledged": [lost, lost], "waiting_for": ["t-1 has no leader"]}
+    lost = NotAcknowledged(1, record_count=4, error="NONE", text="why", is_in_doubt=True)
+    status = ProducerStatus(8, 0, 0, 8, 0, [], [lost, lost], ["t-1 has no leader"])
     assert not_acknowledged_lines(status) == [
         "  partition 1: in doubt: why (8 records)",
         "  t-1 has no leader",

@@ -323,14 +323,14 @@ class Clock:
 def test_a_rate_is_kept_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     batches = produce._generated(1_000, 7, 200.0)
-    counts = [batch["record_count"] for batch in batches]
+    counts = [batch.record_count for batch in batches]
     assert sum(counts) == 1_000 and counts[0] == 20
     assert clock.now_s == pytest.approx(4.9, abs=0.1)
     assert min(clock.slept) >= 0.1
     begun_s = clock.now_s
-    assert [b["record_count"] for b in produce._generated(3, 7, 0.5)] == [1, 1, 1]
+    assert [b.record_count for b in produce._generated(3, 7, 0.5)] == [1, 1, 1]
     assert clock.now_s - begun_s == pytest.approx(6.0, abs=0.2)
-    assert [b["record_count"] for b in produce._generated(10_001, 7, None)] == [10_000, 1]
+    assert [b.record_count for b in produce._generated(10_001, 7, None)] == [10_000, 1]
 
 
 def test_what_is_waited_for_is_said_once_after_two_seconds(
@@ -341,7 +341,7 @@ def test_what_is_waited_for_is_said_once_after_two_seconds(
 
     def said(after_s: float, *waiting: str) -> str:
         clock.now_s += after_s
-        progress.show({"waiting_for": list(waiting), "sent": 1, "acknowledged": 0})
+        progress.show(list(waiting), "1 sent, 0 acknowledged")
         out, err = capsys.readouterr()
         assert out == ""
         return err
@@ -363,9 +363,9 @@ def test_a_terminal_shows_the_counts_every_second(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     progress = ClientProgress()
     for sent_count in range(5):
-        progress.show({"waiting_for": [], "sent": sent_count, "acknowledged": 1})
+        progress.show([], f"{sent_count} sent, 1 acknowledged")
         clock.now_s += 0.6
-    progress.show({"waiting_for": []})
+    progress.show([])
     assert shown == ["2 sent, 1 acknowledged", "4 sent, 1 acknowledged"]
 
 
@@ -510,9 +510,9 @@ def test_a_consumer_waits_until_nothing_came_for_its_timeout(
     clock = Clock(monkeypatch)
     show = ClientProgress.show
 
-    def show_after_a_poll(progress: ClientProgress, polled: dict[str, Any]) -> None:
+    def show_after_a_poll(progress: ClientProgress, waiting: list[str]) -> None:
         clock.now_s += wait_ms / 1000
-        show(progress, polled)
+        show(progress, waiting)
 
     monkeypatch.setattr(ClientProgress, "show", show_after_a_poll)
     script = consuming(NOTHING, RECORDS, NOTHING) if timeout_ms == 700 else consuming(NOTHING)
