@@ -27,9 +27,9 @@ from klamm.lab.drill import Drill
 from klamm.lab.run import text
 from klamm.lab.run.until import RunUntil, parse_moment
 from klamm.lab.run.worlds import save_journal
-from klamm.server.status import simulated_status
 from klamm.world.clock import SIMULATION_START_MS
 from klamm.world.explain.journal_text import EventNames, change_text
+from klamm.world.status import simulated_status
 
 _ROWS_SHOWN: Final = 5
 

@@ -9,7 +9,6 @@ import sys
 import termios
 from collections import deque
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pexpect

@@ -14,7 +14,7 @@ from klamm.lab.language.language import parse_drill
 from klamm.lab.run.drill_run import Outcome, play
 from klamm.lab.run.runner import StepResult
 from klamm.lab.run.until import RunUntil, parse_moment
-from klamm.server.status import simulated_status
+from klamm.world.status import simulated_status
 from tests.journal_bytes import journal_bytes
 
 SIMULATED = [name for name in NAMES if named_drill(name).real_only is None]
