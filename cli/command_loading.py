@@ -71,7 +71,6 @@ class RawCommand(TyperCommand):
     """A command that receives its arguments unparsed, including `--help` and `--`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Store the arguments unparsed in the context."""
         ctx.args = list(args)
         return []
 
@@ -163,7 +162,6 @@ class CommandGroup(TyperGroup):
         ]
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the list of commands, one section after the other."""
         for title, commands in self.sections(ctx).items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()))
@@ -180,7 +178,6 @@ class GroupApp(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
     ) -> Callable[..., Any]:
-        """Return a decorator that adds a command to the group."""
         return super().command(name, cls=cls or Command, **settings)
 
     def add(self, command: TyperCommand) -> None:

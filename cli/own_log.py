@@ -40,17 +40,15 @@ class OneLine(logging.Formatter):
 
 
 class FileLines(logging.Formatter):
-    """Formats a warning for klamm.log: one line, then the traceback, if any."""
+    """Formats a warning for klamm.log: an escaped line, then the escaped traceback, if any."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as a line and its traceback, with control characters escaped."""
         return harmless(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a log record, with control characters escaped."""
         return harmless_line(super().formatMessage(record))
 
 
@@ -65,7 +63,6 @@ class OnceForAll(logging.Filter):
         self._said_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to print a log record on the terminal."""
         if getattr(record, IN_FILE_ONLY, False):
             return False
         for_all: str | None = getattr(record, FOR_ALL, None)
@@ -99,7 +96,6 @@ class OwnLog(RotatingFileHandler):
         self._was_failing = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a log record to the file."""
         self._was_failing, self._is_failing = self._is_failing, False
         super().emit(record)
 

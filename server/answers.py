@@ -102,7 +102,6 @@ class AnswerCounts(Collector):
             self._by_status[status] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the counts as a Prometheus metric."""
         family = CounterMetricFamily(
             "klamm_http_answers", "Responses of the HTTP API by status code", labels=["status"]
         )
