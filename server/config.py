@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -322,7 +322,11 @@ class ServerConfig:
     @property
     def broker_ids(self) -> tuple[int, ...]:
         """The ids of all brokers of the cluster."""
-        return self.dump.broker_ids if self.dump is not None else tuple(range(self.brokers or 0))
+        return (
+            self.dump.cluster.broker_ids
+            if self.dump is not None
+            else tuple(range(self.brokers or 0))
+        )
 
     @property
     def started_broker_ids(self) -> tuple[int, ...]:
@@ -343,18 +347,21 @@ class ServerConfig:
         segment files, or None for in-memory logs. ``incarnation`` is the number of earlier runs of
         this cluster; the seed of a run depends on it.
         """
-        dump, broker_ids, has_listeners = self.dump, self.broker_ids, self.listen is not None
+        ids, has_listeners = self.broker_ids, self.listen is not None
+        if self.dump is not None:
+            cluster = self.dump.cluster
+        else:
+            cluster = ClusterSpec(broker_ids=ids, racks=rack_map(ids, self.racks), candidates=ids)
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
-        return ClusterSpec(
-            broker_ids=broker_ids,
-            racks=rack_map(broker_ids, self.racks) if dump is None else dump.racks,
-            end_points={} if has_listeners or dump is None else dump.end_points,
+        return replace(
+            cluster,
+            end_points={} if has_listeners else cluster.end_points,
             first_end_point=EndPoint(
                 *self._advertised_place(), self.listen_protocol, self.listen_protocol
             )
             if has_listeners
             else DEFAULT_END_POINT,
-            candidates=broker_ids[:count] if dump is None else dump.candidates(count),
+            candidates=(cluster.candidates or ids)[:count],
             session_timeout_ms=self.session_timeout_ms,
             quirks=self.quirks,
             config=self.config,

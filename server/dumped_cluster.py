@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.cluster.errors import UsageError
-from klamm.cluster.types import EndPoint, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.world.cluster_spec import ClusterSpec
 from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_store import DumpStore
 from klamm.zk.guard import MARKER_PATH
@@ -33,27 +34,18 @@ _HINT: Final = "klamm zk dump --zookeeper HOST:PORT/CHROOT dumps a whole cluster
 class DumpedCluster:
     """A cluster that klamm starts from a dump.
 
-    ``running`` and ``dead`` are broker ids in ascending order. ``controller_id`` is the controller
-    in the dump. ``notes`` has a line for each difference from the dumped cluster.
+    - ``cluster``: its brokers, with racks and end points. Any broker that is started may become
+      the controller; the controller in the dump is the first candidate.
+    - ``running`` and ``dead``: broker ids in ascending order.
+    - ``notes`` has a line for each difference from the dumped cluster.
     """
 
     source: str
     plan: LoadPlan
+    cluster: ClusterSpec
     running: tuple[int, ...]
     dead: tuple[int, ...]
-    racks: Mapping[int, str]
-    end_points: Mapping[int, tuple[EndPoint, ...]]
-    controller_id: int | None
     notes: tuple[str, ...]
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]:
-        """The ids of all brokers, ascending."""
-        return tuple(sorted((*self.running, *self.dead)))
-
-    def candidates(self, count: int) -> tuple[int, ...]:
-        """Return ``count`` running brokers: the dump's controller first, then the others by id."""
-        return tuple(sorted(self.running, key=lambda id_: id_ != self.controller_id)[:count])
 
 
 def read_dumped_cluster(znodes: Sequence[DumpedZNode], source: str) -> DumpedCluster:
@@ -84,14 +76,19 @@ def read_dumped_cluster(znodes: Sequence[DumpedZNode], source: str) -> DumpedClu
     notes += [f"{path} is skipped: the dump could not read it" for path in plan.unreadable]
     notes += [f"{path} is skipped: it is ephemeral" for path in plan.ephemeral]
     brokers = {id_: found.broker for id_, found in registered.values.items() if id_ in ids}
+    controller_id = _controller(client)
+    cluster = ClusterSpec(
+        broker_ids=tuple(sorted(running | holders)),
+        racks={id_: broker.rack for id_, broker in brokers.items() if broker.rack is not None},
+        end_points={id_: broker.end_points for id_, broker in brokers.items() if broker.end_points},
+        candidates=tuple(sorted(running, key=lambda id_: (id_ != controller_id, id_))),
+    )
     return DumpedCluster(
         source=source,
         plan=plan,
+        cluster=cluster,
         running=tuple(sorted(running)),
         dead=tuple(sorted(holders - running)),
-        racks={id_: broker.rack for id_, broker in brokers.items() if broker.rack is not None},
-        end_points={id_: broker.end_points for id_, broker in brokers.items() if broker.end_points},
-        controller_id=_controller(client),
         notes=tuple(notes),
     )
 

@@ -83,7 +83,8 @@ def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(
         assert unexplained(tree_of(tree.znodes), live, after) == []
         before, moved = server.operations.perform(MoveController()).values()
         assert moved["epoch"] == before["epoch"] + 1
-        assert before["id"] == cluster.controller_id
+        assert cluster.cluster.candidates is not None
+        assert before["id"] == cluster.cluster.candidates[0]
         assert unexplained(after, live, settled(server)) == []
 
 

@@ -57,13 +57,13 @@ def test_who_runs_who_is_dead_and_who_led() -> None:
         "d",
     )
     assert (found.running, found.dead) == ((4, 30, 1001), (5, 9))
-    assert found.broker_ids == (4, 5, 9, 30, 1001)
-    assert found.racks == {1001: "a", 30: "c"}
-    assert found.end_points[4] == (
+    assert found.cluster.broker_ids == (4, 5, 9, 30, 1001)
+    assert found.cluster.racks == {1001: "a", 30: "c"}
+    assert found.cluster.end_points[4] == (
         EndPoint("h4", 9092),
         EndPoint("h4", 9093, "INSIDE", "SASL_SSL"),
     )
-    assert (found.candidates(1), found.candidates(5)) == ((30,), (30, 4, 1001))
+    assert found.cluster.candidates == (30, 4, 1001)
     assert found.notes == ()
     assert [op.path for op in found.plan.creates] == [
         "/brokers",
@@ -75,7 +75,7 @@ def test_who_runs_who_is_dead_and_who_led() -> None:
 
 def test_a_dead_controller_is_not_active() -> None:
     found = read_dumped_cluster([registration(4), registration(5), controller(9)], "d")
-    assert found.candidates(5) == (4, 5)
+    assert found.cluster.candidates == (4, 5)
 
 
 def test_persistent_registrations_are_made_anew_too() -> None:
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_noted() -> None:
     )
     assert found.running == (4, 5)
     assert found.dead == ()
-    assert 5 not in found.end_points
+    assert 5 not in found.cluster.end_points
     registered, bad, negative = found.notes
     assert "/brokers/ids/5" in registered
     assert "/brokers/topics/bad" in bad
