@@ -39,7 +39,7 @@ from klamm.zk.kazoo_store import KazooStore
 
 if TYPE_CHECKING:
     from klamm.server.controller_server import ControllerServer, ControllerServerConfig
-    from klamm.server.own_replicas import OwnReplicas
+    from klamm.server.kafka_cluster import OwnReplicas
 
 _POLL_S = 0.1
 _REPLICAS_POLL_S = 1.0

@@ -1,15 +1,17 @@
-"""Lets requests wait for results, and ends these waits when the server shuts down.
+"""Opens and closes the parts of a server, and ends the waits of its requests when it shuts down.
 
-Requests wait on threads or in the event loop, and must not delay the shutdown.
+Requests wait for results on threads or in the event loop, and must not delay the shutdown.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from klamm.cluster.errors import KlammError, RequestTimedOut
 
@@ -92,3 +94,37 @@ class Closing:
             if self.is_set:
                 raise KlammError("klamm is shutting down")
         return value
+
+
+class OpenedParts(ABC):
+    """The parts of a running cluster or controller, from ``open`` to ``close``.
+
+    ``_open`` opens them and adds to ``_stack`` what closes them, in reverse order.
+    """
+
+    def __init__(self) -> None:
+        self.closing = Closing()
+        self._stack = contextlib.ExitStack()
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    def open(self) -> None:
+        """Open all parts. If that fails, close those that were opened and raise the error."""
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the waits of all requests, then close all parts; idempotent."""
+        self.closing.set()
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -40,10 +40,10 @@ from klamm.server.admin_channel import admin_of
 from klamm.server.answers import AnswerCounts
 from klamm.server.broker_operations import BrokerOperations, controller_of_all
 from klamm.server.client_sessions import ClientSessions
+from klamm.server.closing import OpenedParts
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.dump_loading import Say, load_dump
-from klamm.server.opened_parts import OpenedParts
 from klamm.server.run_files import new_run_id, run_files, run_start
 from klamm.server.states import Status
 from klamm.server.zookeeper import connected_store

@@ -28,12 +28,17 @@ from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.types import EndPoint
 from klamm.placement.pools import Pools
 from klamm.server.admin_channel import admin_of
-from klamm.server.closing import Closing
+from klamm.server.closing import Closing, OpenedParts
 from klamm.server.config import check_rack_name
 from klamm.server.data_dir import DataDir
-from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
-from klamm.server.opened_parts import OpenedParts
-from klamm.server.own_replicas import OwnReplicas, own_replicas
+from klamm.server.kafka_cluster import (
+    JoinedCluster,
+    OwnReplicas,
+    check_rack,
+    join_cluster,
+    own_replicas,
+    secured,
+)
 from klamm.server.remote_brokers import network_opened
 from klamm.server.run_files import new_run_id, run_files, run_start
 from klamm.wire.broker_connection import check_log_in

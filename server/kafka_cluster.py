@@ -1,4 +1,7 @@
-"""The cluster of Kafka's brokers that klamm's controller joins, as ZooKeeper shows it."""
+"""The cluster of Kafka's brokers that klamm's controller joins, as ZooKeeper shows it.
+
+Also finds the replicas that Kafka's brokers and tools assigned to the controller's broker.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from klamm.cluster.counting import parse_whole_number
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.cluster.counting import counted, parse_whole_number
 from klamm.cluster.errors import NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.broker_security import PLAINTEXT
@@ -117,3 +121,41 @@ def parse_listener(text: str) -> EndPoint:
             hint="write e.g. --listener localhost:9099",
         )
     return EndPoint(host.strip("[]"), number, name.upper() if separator else PLAINTEXT)
+
+
+class OwnReplicas(NamedTuple):
+    """A topic with replicas on the controller's broker: ``here`` of its ``partitions`` have one.
+
+    The broker stores nothing, so such a replica is never in sync, and the partitions that have no
+    other replica, ``alone`` of them, have no leader.
+    """
+
+    topic: str
+    here: int
+    partitions: int
+    alone: int
+
+    @property
+    def text(self) -> str:
+        """The numbers in words."""
+        has = "has" if self.here == 1 else "have"
+        alone = "" if self.alone == 0 else f", {self.alone:,} of them no other, and so no leader"
+        of = f"{self.here:,} of {counted(self.partitions, 'partition')} of topic {self.topic}"
+        return f"{of} {has} a replica there{alone}"
+
+
+def own_replicas(broker_id: int, cache: MetadataCache) -> list[OwnReplicas]:
+    """Return the topics with replicas on a broker, sorted by name.
+
+    Every broker's metadata cache has them, whichever broker is the controller.
+    """
+    counts: dict[str, list[int]] = {}
+    for state in cache.states():
+        if broker_id in state.replicas:
+            found = counts.setdefault(state.topic_partition.topic, [0, 0])
+            found[0] += 1
+            found[1] += len(state.replicas) == 1
+    return [
+        OwnReplicas(topic, count, cache.num_partitions(topic), alone)
+        for topic, (count, alone) in sorted(counts.items())
+    ]

@@ -16,7 +16,7 @@ from klamm.cluster.errors import KlammError
 from klamm.cluster.types import EndPoint
 from klamm.server import controller_server
 from klamm.server.controller_server import ControllerServerConfig, KnownController
-from klamm.server.own_replicas import OwnReplicas
+from klamm.server.kafka_cluster import OwnReplicas
 
 REQUIRED = ("--zookeeper", "zk:1/k", "--listener", "h:9099", "--yes")
 

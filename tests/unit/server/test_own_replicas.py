@@ -12,8 +12,7 @@ from klamm.cli.controller import _ReplicaWarnings
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import Broker, EndPoint, TopicPartition
 from klamm.server.controller_server import ControllerServerConfig
-from klamm.server.kafka_cluster import JoinedCluster, secured
-from klamm.server.own_replicas import OwnReplicas, own_replicas
+from klamm.server.kafka_cluster import JoinedCluster, OwnReplicas, own_replicas, secured
 from tests.unit.brokers.network import cached, update_metadata
 
 WHERE = "warning: broker 9 is this controller, which stores nothing: "
