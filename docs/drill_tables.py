@@ -8,11 +8,11 @@ from __future__ import annotations
 from docs.markdown import table
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.lab.checks.invariants import INVARIANTS
+from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.drills.library import NAMES, named_drill, named_text
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.hunt.drawn_steps import FAULTS
 from klamm.lab.language.actions import DRILL_ACTIONS
-from klamm.lab.language.conditions import DRILL_CONDITIONS
 from klamm.lab.language.trigger_language import TRIGGERS
 from klamm.lab.run import text
 from klamm.lab.run.drill_run import Verdict, play
@@ -36,7 +36,7 @@ def condition_table() -> str:
     """Return the table of conditions."""
     rows = [
         (f"`{kind.example}`", kind.about + (" Only under `expect`." if kind.is_of_tool else ""))
-        for kind in DRILL_CONDITIONS.values()
+        for kind in CONDITIONS.values()
     ]
     return table(("condition", "holds if"), rows)
 

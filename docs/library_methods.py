@@ -1,21 +1,24 @@
 """Generated sections of lab/python/actions.py: the actions and conditions of drills, typed.
 
-Types of arguments come from the classes of lab/actions/ where these have them, and from the tables
-in this file otherwise; an action or condition without a type takes any value.
+Types of conditions come from their rows, and types of arguments from the classes of lab/actions/
+where these have them, otherwise from the table in this file; an action without a type takes any
+value.
 """
 
 from __future__ import annotations
 
 import keyword
 import textwrap
-from typing import Final
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from msgspec import inspect
 
 from klamm.lab.actions import actions
 from klamm.lab.actions.action import Action, Argument, arguments_of
+from klamm.lab.conditions.conditions import CONDITIONS
+from klamm.lab.conditions.values import ONE_OR_MORE, Form, form_of
 from klamm.lab.language.actions import DRILL_ACTIONS, takes_brokers
-from klamm.lab.language.conditions import DRILL_CONDITIONS
 from klamm.world.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER
 
@@ -43,41 +46,34 @@ _PARAMETERS: Final = {
     "advance": "steps: int",
     "wait": "duration: str",
 }
-_NUMBERS: Final = "Mapping[str, int]"
-_CONDITION_TYPES: Final = {
-    "brokers": "Sequence[int]",
-    "unregistered": "Brokers",
-    "leader": "Mapping[str, int | str]",
-    "isr": "Mapping[str, Sequence[int]]",
-    "leader_epoch": _NUMBERS,
-    "replicas": "Mapping[str, Sequence[int]]",
-    "partition_state": "Mapping[str, str]",
-    "hosts": "Mapping[int, Sequence[str]]",
-    "offline_partitions": "int",
-    "controller": "int | str",
-    "controller_epoch": "int",
-    "acknowledged": _NUMBERS,
-    "acknowledged_at_least": _NUMBERS,
-    "consumed": _NUMBERS,
-    "exists": "Words",
-    "absent": "Words",
-    "znode": "Mapping[str, Value]",
-    "deleted": "Words",
-    "reassigning": "Sequence[str]",
-    "not_reassigning": "Words",
-    "journal": "Mapping[str, Value]",
-    "healthy": "bool",
-}
 
 
 def conditions() -> str:
     """Return the fields of Conditions, each with its documentation."""
     lines = []
-    for word, kind in DRILL_CONDITIONS.items():
+    for word, kind in CONDITIONS.items():
         if not kind.is_of_tool:
-            lines.append(f"    {word}: {_CONDITION_TYPES.get(word, 'Value')}")
+            lines.append(f"    {word}: {_type_text(kind.value)}")
             lines += _docstring(kind.about, 4)
     return "\n".join(lines) + "\n    # "
+
+
+def _type_text(kind: Any) -> str:
+    """Return the type of a value in Python: a mapping or a sequence where drills need a list."""
+    if kind is Any:
+        return "Value"
+    if form_of(kind) in ONE_OR_MORE:
+        return "Brokers" if form_of(kind) is Form.KNOWN_BROKERS else "Words"
+    kind, arguments = get_origin(kind) or kind, get_args(kind)
+    if kind is Annotated:
+        return _type_text(arguments[0])
+    if kind in (Union, UnionType):
+        return " | ".join(dict.fromkeys(map(_type_text, arguments)))
+    if kind is dict:
+        return f"Mapping[{', '.join(map(_type_text, arguments))}]"
+    if kind is list:
+        return f"Sequence[{_type_text(arguments[0])}]"
+    return kind.__name__ if kind in (int, bool) else "str"
 
 
 def methods() -> str:

@@ -9,7 +9,8 @@ from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.lab.actions.action import DEAD, ENDED, PAUSED, BrokerRef, InRack, IsrFollower
 from klamm.lab.actions.tools import ScenarioTools
 from klamm.lab.conditions.condition import Condition
-from klamm.lab.conditions.conditions import ClusterView, evaluate_condition
+from klamm.lab.conditions.conditions import evaluate_condition
+from klamm.lab.conditions.view import ClusterView
 from klamm.lab.drivers.driver import ONLY_PRODUCER, ScenarioDriver
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.world.cluster import Cluster

@@ -1,4 +1,4 @@
-"""Conditions that a scenario can wait for or expect, and how they are evaluated.
+"""Conditions that a drill can wait for or expect: one row for each, and how it is evaluated.
 
 The value that is observed for a condition has the same structure as the expected value, so that a
 failure can show both. An evaluation only reads, and does not wait.
@@ -8,160 +8,51 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.types import NO_LEADER, TopicPartition
-from klamm.lab.checks.observations import (
-    State,
-    Topic,
-    decode_json,
-    decode_state,
-    decode_topic,
-)
-from klamm.lab.conditions.condition import Condition, StepCheck
-from klamm.lab.drivers.driver import ScenarioDriver
-from klamm.tools.command_result import CommandResult
-from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
+from klamm.cluster.types import NO_LEADER
+from klamm.lab.conditions import values
+from klamm.lab.conditions.condition import Condition
+from klamm.lab.conditions.view import MOVED, ClusterView, Json, as_listed, partition_of
+from klamm.zk.store import ResultCode
 from klamm.zk.znodes import (
     BrokerIdsZNode,
-    ControllerEpochZNode,
-    ControllerZNode,
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
-    MalformedZNode,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
-    TopicPartitionStateZNode,
     TopicsZNode,
     TopicZNode,
 )
 
-Json = dict[str, Any]
 NONE: Final = "none"
-MOVED: Final = "moved"
 _REQUESTS: Final = (ReassignPartitionsZNode.path, PreferredReplicaElectionZNode.path)
 _MAX_LINES: Final = 10
-
-
-class ClusterView:
-    """Read access to a scenario's cluster, and to what has changed since the current step began."""
-
-    def __init__(self, driver: ScenarioDriver) -> None:
-        self.driver = driver
-        self.tool: CommandResult | None = None
-        self.unhealthy: tuple[int, list[str]] | None = None
-        self._epoch_before = 0
-        self._rows_before = 0
-
-    def begin_step(self, checks: Iterable[StepCheck]) -> None:
-        """Remember the current state, with which ``has_moved`` and ``new_rows`` compare.
-
-        ZooKeeper is read only if the step waits for a new controller, because ZooKeeper may be
-        unreachable in other steps.
-        """
-        self.tool = None
-        if Condition("controller", MOVED) in [check.condition for check in checks]:
-            self._epoch_before = self.controller_epoch()
-        self.skip_rows()
-
-    def skip_rows(self) -> None:
-        """From now on, ``new_rows`` omits the rows that exist already."""
-        self._rows_before = len(self.driver.rows)
-
-    @property
-    def new_rows(self) -> Sequence[JournalRow]:
-        """The journal rows that were added since the step began."""
-        return self.driver.rows[self._rows_before :]
-
-    def read(self, path: str) -> ReadResult:
-        """Read a znode. The result code is not OK if the znode cannot be read."""
-        return self.driver.store.read([GetData(path)])[0]
-
-    def read_json(self, path: str) -> Json | None:
-        """Return the JSON object in a znode, or None if there is no znode or no JSON object."""
-        return decode_json(self.read(path).data, dict[str, Any])
-
-    def children(self, path: str) -> list[str]:
-        """Return the sorted names of a znode's children."""
-        return sorted(self.driver.store.read([GetChildren(path)])[0].children or ())
-
-    def exists(self, path: str) -> bool:
-        """Return True if the znode exists."""
-        return self.read(path).code is ResultCode.OK
-
-    def controller_id(self) -> int | None:
-        """Return the broker id in /controller, or None if the znode is missing or malformed."""
-        with suppress(MalformedZNode):
-            return ControllerZNode.decode(self.read(ControllerZNode.path).data)
-        return None
-
-    def controller_epoch(self) -> int:
-        """Return the controller epoch in ZooKeeper, or 0 if the znode is missing or malformed."""
-        with suppress(MalformedZNode):
-            return ControllerEpochZNode.decode(self.read(ControllerEpochZNode.path).data)
-        return 0
-
-    def has_moved(self) -> bool:
-        """Return True if /controller exists and a controller was elected since the step began."""
-        return self.controller_epoch() > self._epoch_before and self.exists(ControllerZNode.path)
-
-    def state(self, topic_partition: str) -> State | None:
-        """Return the state of a partition, or None if its znode is missing or malformed."""
-        return decode_state(self.read(state_path(topic_partition)).data, 0)
-
-    def topic(self, topic: str) -> Topic | None:
-        """Return the contents of a topic znode, or None if it is missing or malformed."""
-        return decode_topic(self.read(TopicZNode.path(topic)).data)
-
-    def replicas(self, topic_partition: str) -> list[int] | None:
-        """Return a partition's replicas from the topic znode, or None if they are not listed."""
-        tp = partition_of(topic_partition)
-        node = self.topic(tp.topic)
-        replicas = None if node is None else node.replicas.get(tp.partition)
-        return None if replicas is None else list(replicas)
-
-    def reassigned(self, topics: Sequence[str]) -> list[str]:
-        """Return which partitions of these topics are being reassigned, as sorted names."""
-        found = []
-        for name in topics:
-            if (node := self.topic(name)) is not None:
-                moving = filter(node.is_reassigning, sorted(node.replicas))
-                found += [f"{name}-{partition}" for partition in moving]
-        return found
-
-
-def state_path(topic_partition: str) -> str:
-    """Return the path of a partition's state znode."""
-    return TopicPartitionStateZNode.path(partition_of(topic_partition))
-
-
-def partition_of(name: str) -> TopicPartition:
-    """Parse the name of a partition, such as t-0."""
-    topic, _, partition = name.rpartition("-")
-    return TopicPartition(topic, int(partition))
-
-
-def as_listed(value: Any) -> list[Any]:
-    """Return a list of the items of a list or tuple; wrap any other value in a list."""
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 Look = Callable[[ClusterView, Any], Any]
 
 
-class ConditionEvaluator(NamedTuple):
-    """How a kind of condition is evaluated.
+class ConditionKind(NamedTuple):
+    """A kind of condition: its expected value, how it is evaluated, and its documentation.
 
-    ``look`` returns the actual value; ``accepts`` compares it with the expected value."""
+    ``value``: the type of the expected value (values.py). ``look`` returns the actual value;
+    ``accepts`` compares it with the expected value. ``is_of_tool``: the condition is about the
+    output of the step's tool. That output cannot change once the tool has ended, so the condition
+    is checked at once and cannot be waited for.
+    """
 
+    value: Any
     look: Look
+    example: str
+    about: str
     accepts: Callable[[Any, Any], Any] = operator.eq
+    is_of_tool: bool = False
 
 
 def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, Any]:
@@ -333,37 +224,176 @@ def _some(seen: str, _: Any) -> bool:
     return not seen.startswith("0 ")
 
 
-CONDITIONS: Final[Mapping[str, ConditionEvaluator]] = {
-    "brokers": ConditionEvaluator(_brokers, lambda seen, wanted: seen == sorted(map(int, wanted))),
-    "unregistered": ConditionEvaluator(_unregistered),
-    "leader": ConditionEvaluator(_in_states("leader")),
-    "isr": ConditionEvaluator(_for_each(_isr), _same_isrs),
-    "leader_epoch": ConditionEvaluator(_in_states("leader_epoch")),
-    "acknowledged": ConditionEvaluator(_for_each(_acknowledged)),
-    "acknowledged_at_least": ConditionEvaluator(_for_each(_acknowledged), _are_at_least),
-    "consumed": ConditionEvaluator(
-        _for_each(lambda view, tp: view.driver.clients.consumed(partition_of(tp)))
+CONDITIONS: Final[Mapping[str, ConditionKind]] = {
+    "brokers": ConditionKind(
+        values.SortedBrokers,
+        _brokers,
+        "brokers: [0, 2]",
+        "Exactly these brokers are registered in /brokers/ids.",
+        accepts=lambda seen, wanted: seen == sorted(map(int, wanted)),
     ),
-    "replicas": ConditionEvaluator(_for_each(ClusterView.replicas)),
-    "partition_state": ConditionEvaluator(_for_each(_partition_state)),
-    "hosts": ConditionEvaluator(_for_each(_hosts)),
-    "offline_partitions": ConditionEvaluator(_offline_partitions),
-    "controller": ConditionEvaluator(_controller),
-    "controller_epoch": ConditionEvaluator(lambda view, _: view.controller_epoch()),
-    "exists": ConditionEvaluator(_exists, _all_there),
-    "absent": ConditionEvaluator(_exists, _nothing),
-    "znode": ConditionEvaluator(_for_each(_znode)),
-    "deleted": ConditionEvaluator(_deleted, _all_there),
-    "reassigning": ConditionEvaluator(
-        _reassigning, lambda seen, wanted: sorted(seen) == sorted(wanted)
+    "unregistered": ConditionKind(
+        values.KnownBrokers,
+        _unregistered,
+        "unregistered: [1, 2]",
+        "These brokers are not registered in /brokers/ids: ids, `rack a` or `each`.",
     ),
-    "not_reassigning": ConditionEvaluator(_not_reassigning, _nothing),
-    "healthy": ConditionEvaluator(_unhealthy, _nothing),
-    "agrees": ConditionEvaluator(
-        lambda view, _: view.driver.disagreements_with_zookeeper(), _nothing
+    "leader": ConditionKind(
+        values.Leaders,
+        _in_states("leader"),
+        "leader: {t-0: 2, t-1: none}",
+        "The leaders in the partition state znodes.",
     ),
-    "exit_code": ConditionEvaluator(_exit_code),
-    "output": ConditionEvaluator(_output, _contains),
-    "journal": ConditionEvaluator(_journal, _some),
+    "isr": ConditionKind(
+        values.Isrs,
+        _for_each(_isr),
+        "isr: {t-0: [0, 2]}",
+        "The ISRs in the partition state znodes, in any order.",
+        accepts=_same_isrs,
+    ),
+    "leader_epoch": ConditionKind(
+        values.Counts,
+        _in_states("leader_epoch"),
+        "leader_epoch: {t-0: 3}",
+        "The leader epochs in the partition state znodes.",
+    ),
+    "replicas": ConditionKind(
+        values.ReplicaLists,
+        _for_each(ClusterView.replicas),
+        "replicas: {t-0: [2, 3]}",
+        "The replicas in the topic znode, in this order.",
+    ),
+    "partition_state": ConditionKind(
+        values.States,
+        _for_each(_partition_state),
+        "partition_state: {t-0: OnlinePartition}",
+        "The states of partitions, as known to the active controller.",
+    ),
+    "hosts": ConditionKind(
+        values.Hosts,
+        _for_each(_hosts),
+        "hosts: {1: [t-0], 2: []}",
+        "For each of these brokers: exactly these partitions have a replica in its log "
+        "directories.",
+    ),
+    "offline_partitions": ConditionKind(
+        values.Count,
+        _offline_partitions,
+        "offline_partitions: 0",
+        "Number of partitions without a leader, as counted by the active controller.",
+    ),
+    "controller": ConditionKind(
+        values.Controller,
+        _controller,
+        "controller: moved",
+        "The broker in /controller, or `none`. `moved`: a controller was elected since the step "
+        "began.",
+    ),
+    "controller_epoch": ConditionKind(
+        values.Count,
+        lambda view, _: view.controller_epoch(),
+        "controller_epoch: 2",
+        "The number in /controller_epoch.",
+    ),
+    "acknowledged": ConditionKind(
+        values.Counts,
+        _for_each(_acknowledged),
+        "acknowledged: {t-0: 500}",
+        "The whole ISR has acknowledged exactly this number of records of the drill's producer.",
+    ),
+    "acknowledged_at_least": ConditionKind(
+        values.Counts,
+        _for_each(_acknowledged),
+        "acknowledged_at_least: {t-0: 500}",
+        "The whole ISR has acknowledged at least this number of records. Use it for constant-rate "
+        "producers, which never stop.",
+        accepts=_are_at_least,
+    ),
+    "consumed": ConditionKind(
+        values.Counts,
+        _for_each(lambda view, tp: view.driver.clients.consumed(partition_of(tp))),
+        "consumed: {t-0: 500}",
+        "The drill's consumer has read exactly this number of records.",
+    ),
+    "exists": ConditionKind(
+        values.Paths,
+        _exists,
+        "exists: /controller",
+        "These znodes exist.",
+        accepts=_all_there,
+    ),
+    "absent": ConditionKind(
+        values.Paths,
+        _exists,
+        "absent: [/admin/reassign_partitions]",
+        "These znodes do not exist.",
+        accepts=_nothing,
+    ),
+    "znode": ConditionKind(
+        values.Znodes,
+        _for_each(_znode),
+        "znode: {/controller_epoch: 2}",
+        "Znodes have this data, compared as JSON or as text.",
+    ),
+    "deleted": ConditionKind(
+        values.Topics,
+        _deleted,
+        "deleted: t",
+        "These topics and the requests to delete them no longer exist.",
+        accepts=_all_there,
+    ),
+    "reassigning": ConditionKind(
+        values.Partitions,
+        _reassigning,
+        "reassigning: [t-0]",
+        "Exactly these partitions are being reassigned. `[]` means that no partition is.",
+        accepts=lambda seen, wanted: sorted(seen) == sorted(wanted),
+    ),
+    "not_reassigning": ConditionKind(
+        values.Topics,
+        _not_reassigning,
+        "not_reassigning: t",
+        "No partition of these topics is being reassigned.",
+        accepts=_nothing,
+    ),
+    "journal": ConditionKind(
+        values.Row,
+        _journal,
+        "journal: {kind: partition_transition, topic: t, to: OfflinePartition}",
+        "A row of the journal with these values was written since the step began.",
+        accepts=_some,
+    ),
+    "healthy": ConditionKind(
+        values.IsTrue,
+        _unhealthy,
+        "healthy: true",
+        "Every broker of the cluster is running and registered, every partition has a leader and "
+        "all its replicas in sync, and no reassignment, deletion or election request is pending.",
+        accepts=_nothing,
+    ),
+    "agrees": ConditionKind(
+        values.IsTrue,
+        lambda view, _: view.driver.disagreements_with_zookeeper(),
+        "agrees: true",
+        "Controller and running brokers agree with ZooKeeper, as is checked at the end of a drill.",
+        accepts=_nothing,
+    ),
+    "exit_code": ConditionKind(
+        values.Count,
+        _exit_code,
+        "exit_code: 1",
+        "The exit code of the step's tool (1 if the controller refused a request). If it is not "
+        "given, 0 is expected.",
+        is_of_tool=True,
+    ),
+    "output": ConditionKind(
+        values.Texts,
+        _output,
+        "output: 'Error: topic'",
+        "The output of the tool that the step ran, or the error that the controller returned, "
+        "contains all these strings.",
+        accepts=_contains,
+        is_of_tool=True,
+    ),
 }
-"""The kinds of conditions, keyed by their names in scenarios."""
+"""All conditions, keyed by their names in drills."""

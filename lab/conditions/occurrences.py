@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from klamm.lab.conditions.condition import NOT_OBSERVABLE, CheckResult, StepCheck
-from klamm.lab.conditions.conditions import ClusterView, evaluate_condition
+from klamm.lab.conditions.conditions import evaluate_condition
+from klamm.lab.conditions.view import ClusterView
 from klamm.lab.drivers.driver import ScenarioDriver
 
 _CHANGE_WITHOUT_TRACE: Final = ("acknowledged", "acknowledged_at_least", "consumed", "hosts")

@@ -19,11 +19,11 @@ from klamm.cluster.yaml_reader import YamlEntry, read_text
 from klamm.lab.actions.steps import HealAll
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.conditions.condition import Moment, StepCheck
+from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.conditions.triggers import AtStep
 from klamm.lab.drill import Drill, DrillCluster, Step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
-from klamm.lab.language.conditions import DRILL_CONDITIONS
 from klamm.lab.language.reading import FAST_LOADER, DrillReader
 from klamm.lab.language.step_language import StepCompiler
 
@@ -133,7 +133,7 @@ class _File:
     def _recovery(self, entry: YamlEntry, compiler: StepCompiler) -> tuple[Step, ...]:
         """Return the steps of ``eventually``: end every fault, then wait for the conditions."""
         reader = self._reader
-        fields = reader.fields(entry.value, "eventually", ("within", *DRILL_CONDITIONS))
+        fields = reader.fields(entry.value, "eventually", ("within", *CONDITIONS))
         within = fields.pop("within", None)
         timeout_ms = STEP_TIMEOUT_MS
         if within is not None:

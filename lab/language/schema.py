@@ -1,39 +1,36 @@
 """The JSON Schema of drill files, with which editors complete and check them.
 
 It is generated from the tables of the language: the words, actions, conditions and triggers with
-their descriptions. It describes the shape of a file. `klamm drill check` also finds
-what a schema cannot express, for example that a broker does not exist or a step fails.
+their descriptions. It describes the shape of a file. `klamm drill check` also finds what a schema
+cannot express, for example that a broker does not exist or a step fails.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec import inspect
 
 from klamm.cluster.integers import INT32_MAX
-from klamm.cluster.journal import Kind
 from klamm.cluster.topic_names import MAX_NAME_LENGTH
 from klamm.lab.actions import actions
 from klamm.lab.actions.action import arguments_of
 from klamm.lab.actions.network_actions import OTHERS
 from klamm.lab.checks.invariants import INVARIANTS
+from klamm.lab.conditions.conditions import CONDITIONS
+from klamm.lab.conditions.values import ROLES, Row, Schema, schema_of
 from klamm.lab.language.actions import DRILL_ACTIONS, takes_brokers
 from klamm.lab.language.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
-from klamm.lab.language.conditions import ALL_STATES, DRILL_CONDITIONS, ROW_TYPES
 from klamm.lab.language.language import ALL, DRILL_WORDS
 from klamm.lab.language.step_language import MAX_STEPS, STEP_WORDS
 from klamm.lab.language.trigger_language import EVENTS, TRIGGERS
-from klamm.statemachines.partition_state import PartitionState
 from klamm.world.network import CLIENTS, ZOOKEEPER
 from klamm.world.simulated.breakpoints import WRITING_PHASES
 from klamm.world.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER, SIZES, WHOLE_ENSEMBLE
 
-Schema = dict[str, Any]
 IDENTIFIER: Final = "urn:klamm:drill"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Final[Schema] = {"type": ["string", "number", "boolean"]}
@@ -47,15 +44,12 @@ _TOPIC: Final = f"^[a-zA-Z0-9._-]{{1,{MAX_NAME_LENGTH}}}$"
 _SIZE: Final[Schema] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(B|kB|MB|GB|TB)$"}
 _PARTITION: Final = r"^.+-(0|[1-9][0-9]{0,8})$"
 _PATH: Final = "^/"
-_ROLES: Final = (
-    r"^([0-9]+|controller|dead|paused|each|leader of \S+|any ISR follower of \S+|rack \S+)$"
-)
 _DEFINITIONS: Final[Schema] = {
     "broker": {
         "description": "A broker id, or a role.",
         "anyOf": [
             _COUNT,
-            {"type": "string", "pattern": _ROLES},
+            {"type": "string", "pattern": ROLES},
             {"enum": ["controller", "dead", "paused", "each"]},
         ],
     },
@@ -98,32 +92,13 @@ def _fields(fields: Mapping[str, Schema], required: Iterable[str] = ()) -> Schem
     }
 
 
-def _types(kind: object) -> list[Schema]:
-    """Return the schemas of the values that a field of a journal row may have."""
-    schema = msgspec.json.schema(kind)
-    found: list[Schema] = schema.get("anyOf", [schema])
-    return found
-
-
 _BROKERS: Final = _some(_ref("broker"))
-_IDS: Final = _list(_ref("broker id"))
 _REPLICAS: Final = _by(_PARTITION, _list(_COUNT, 1))
 _COUNTS: Final = _by(_PARTITION, _COUNT)
 _PARTITIONS: Final = _some(_ref("partition"))
 _ZNODES: Final = _by(_PATH, _ANY)
 _PATHS: Final = _some(_ref("path"))
 _SERVER: Final[Schema] = {"anyOf": [_COUNT, {"enum": ["leader", "follower"]}]}
-_ROW: Final = {
-    **_fields(
-        {
-            **{name: {"anyOf": _types(kind)} for name, kind in ROW_TYPES.items()},
-            "kind": {"enum": list(map(str, Kind))},
-            "from": {"enum": [*ALL_STATES, None]},
-            "to": {"enum": [*ALL_STATES, None]},
-        }
-    ),
-    "minProperties": 1,
-}
 _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     **{f"{do}_zookeeper": _SERVER for do in SINGLE_SERVER},
     "isolate": _BROKERS,
@@ -148,37 +123,11 @@ _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     ),
 }
 """Values of the actions that have no class in lab/actions/actions.py, or have several values."""
-_CONDITION_VALUES: Final[Mapping[str, Schema]] = {
-    "brokers": _IDS,
-    "unregistered": _BROKERS,
-    "leader": _by(_PARTITION, {"anyOf": [{"type": "integer"}, {"enum": ["none", "each"]}]}),
-    "isr": _by(_PARTITION, _IDS),
-    "leader_epoch": _COUNTS,
-    "replicas": _REPLICAS,
-    "partition_state": _by(_PARTITION, {"enum": [state.value for state in PartitionState]}),
-    "hosts": _by("^([0-9]+|each)$", _some(_ref("partition"), 0)),
-    "offline_partitions": _COUNT,
-    "controller": {"anyOf": [_ref("broker id"), {"enum": ["moved", "none"]}]},
-    "controller_epoch": _COUNT,
-    **dict.fromkeys(("acknowledged", "acknowledged_at_least", "consumed"), _COUNTS),
-    "exists": _PATHS,
-    "absent": _PATHS,
-    "znode": _ZNODES,
-    "deleted": _some(_TEXT),
-    "reassigning": _some(_ref("partition"), 0),
-    "not_reassigning": _some(_TEXT),
-    "journal": _ROW,
-    "healthy": {"const": True},
-    "agrees": {"const": True},
-    "exit_code": _COUNT,
-    "output": _some(_TEXT),
-}
 _DESCRIBED: Final[Schema] = {
-    name: {"description": kind.about, **_CONDITION_VALUES[name]}
-    for name, kind in DRILL_CONDITIONS.items()
+    name: {"description": kind.about, **schema_of(kind.value)} for name, kind in CONDITIONS.items()
 }
 _AWAITED: Final[Schema] = {
-    name: one for name, one in _DESCRIBED.items() if not DRILL_CONDITIONS[name].is_of_tool
+    name: one for name, one in _DESCRIBED.items() if not CONDITIONS[name].is_of_tool
 }
 _MOMENT: Final[Schema] = {
     "anyOf": [
@@ -196,7 +145,7 @@ _AT_STEP: Final = {
 _TRIGGER_VALUES: Final[Mapping[str, Schema]] = {
     "at": {"anyOf": [_ref("duration"), _AT_STEP]},
     "every": _ref("duration"),
-    "on": _ROW,
+    "on": schema_of(Row),
     "before": _MOMENT,
     "after": _MOMENT,
 }

@@ -15,12 +15,13 @@ from klamm.cluster.yaml_reader import YamlEntry
 from klamm.lab.actions.action import Action, BrokerRef, InRack
 from klamm.lab.actions.steps import Advance, RunTool
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck, plain_text
+from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.drill import Quiesce, Step, every_step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.actions import ANSWERED, DRILL_ACTIONS
-from klamm.lab.language.conditions import DRILL_CONDITIONS
 from klamm.lab.language.reading import DrillReader, is_null
 from klamm.lab.language.trigger_language import TRIGGERS
+from klamm.lab.language.value_reading import read_value
 
 ACTION_WORDS: Final = ("name", "until", "within", "expect", "files")
 """Words of a step with an action or a condition."""
@@ -245,9 +246,9 @@ class StepCompiler:
         of_tool = [
             msgspec.structs.replace(check, is_required=True)
             for check in expect
-            if DRILL_CONDITIONS[check.condition.kind].is_of_tool
+            if CONDITIONS[check.condition.kind].is_of_tool
         ]
-        of_cluster = [c for c in expect if not DRILL_CONDITIONS[c.condition.kind].is_of_tool]
+        of_cluster = [c for c in expect if not CONDITIONS[c.condition.kind].is_of_tool]
         if of_tool and not is_answered:
             raise UsageError(
                 f"{of_tool[0].place}: the step has no action with an exit code and an output",
@@ -263,7 +264,7 @@ class StepCompiler:
         """Compile a mapping of conditions, or a list of such mappings."""
         checks: list[StepCheck] = []
         for group in self._reader.one_or_more(node):
-            entries = self._reader.fields(group, moment.value, DRILL_CONDITIONS)
+            entries = self._reader.fields(group, moment.value, CONDITIONS)
             checks += self.checks_of(entries, moment, timeout_ms)
         if not checks:
             raise self._reader.error(node, f"{moment.value} has no condition")
@@ -276,11 +277,12 @@ class StepCompiler:
         reader = self._reader
         checks = []
         for kind, entry in entries.items():
-            if moment is not Moment.EXPECT and DRILL_CONDITIONS[kind].is_of_tool:
+            if moment is not Moment.EXPECT and CONDITIONS[kind].is_of_tool:
                 raise reader.error(
                     entry.key, f"{kind} cannot be waited for", "put it under 'expect'"
                 )
-            condition = Condition(kind, DRILL_CONDITIONS[kind].read(reader, entry.value))
+            wanted = read_value(reader, entry.value, CONDITIONS[kind].value, kind)
+            condition = Condition(kind, wanted)
             is_required = moment is not Moment.EXPECT
             place = reader.place(entry.key)
             checks.append(StepCheck(moment, condition, timeout_ms, place, is_required))

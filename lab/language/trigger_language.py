@@ -13,8 +13,8 @@ import yaml
 from klamm.controller import events
 from klamm.controller.events import ControllerEvent
 from klamm.lab.conditions.triggers import At, AtBreakpoint, AtStep, Every, OnRow, Trigger
-from klamm.lab.language.conditions import journal_row
 from klamm.lab.language.reading import DrillReader
+from klamm.lab.language.value_reading import journal_row
 from klamm.statemachines.reassignment import Phase
 from klamm.world.simulated.breakpoints import WRITING_PHASES, Breakpoint
 

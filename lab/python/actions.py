@@ -49,13 +49,13 @@ class Conditions(TypedDict, total=False):
     """Conditions that `until` waits for and `expect` checks, by their names in drills."""
 
     # <!-- generated: conditions -->
-    brokers: Sequence[int]
+    brokers: Sequence[int | str]
     """Exactly these brokers are registered in /brokers/ids."""
     unregistered: Brokers
     """These brokers are not registered in /brokers/ids: ids, `rack a` or `each`."""
     leader: Mapping[str, int | str]
     """The leaders in the partition state znodes."""
-    isr: Mapping[str, Sequence[int]]
+    isr: Mapping[str, Sequence[int | str]]
     """The ISRs in the partition state znodes, in any order."""
     leader_epoch: Mapping[str, int]
     """The leader epochs in the partition state znodes."""
@@ -63,7 +63,7 @@ class Conditions(TypedDict, total=False):
     """The replicas in the topic znode, in this order."""
     partition_state: Mapping[str, str]
     """The states of partitions, as known to the active controller."""
-    hosts: Mapping[int, Sequence[str]]
+    hosts: Mapping[int, Words]
     """For each of these brokers: exactly these partitions have a replica in its log directories."""
     offline_partitions: int
     """Number of partitions without a leader, as counted by the active controller."""
@@ -87,7 +87,7 @@ class Conditions(TypedDict, total=False):
     """Znodes have this data, compared as JSON or as text."""
     deleted: Words
     """These topics and the requests to delete them no longer exist."""
-    reassigning: Sequence[str]
+    reassigning: Words
     """Exactly these partitions are being reassigned. `[]` means that no partition is."""
     not_reassigning: Words
     """No partition of these topics is being reassigned."""
@@ -96,7 +96,7 @@ class Conditions(TypedDict, total=False):
     healthy: bool
     """Every broker of the cluster is running and registered, every partition has a leader and
     all its replicas in sync, and no reassignment, deletion or election request is pending."""
-    agrees: Value
+    agrees: bool
     """Controller and running brokers agree with ZooKeeper, as is checked at the end of a drill."""
     # <!-- end -->
 

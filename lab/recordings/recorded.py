@@ -22,7 +22,8 @@ from klamm.cluster.requests import ControlRequest
 from klamm.lab.actions import actions, steps
 from klamm.lab.actions.action import Action, BrokerAction
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
-from klamm.lab.conditions.conditions import CONDITIONS, ClusterView, state_path
+from klamm.lab.conditions.conditions import CONDITIONS
+from klamm.lab.conditions.view import ClusterView, state_path
 from klamm.lab.drill import Quiesce, Step
 from klamm.lab.drivers.driver import ScenarioDriver
 from klamm.lab.recordings.diff import compare_scenario

@@ -28,7 +28,7 @@ from klamm.controller.topic_deletion_manager import TopicDeletionManager
 from klamm.lab.checks import admin_model
 from klamm.lab.checks.admin_model import TopicState
 from klamm.lab.checks.observations import History, Topic, TopicWritten
-from klamm.lab.conditions.conditions import ClusterView
+from klamm.lab.conditions.view import ClusterView
 from klamm.statemachines import replica_transitions
 from klamm.statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch

@@ -11,8 +11,8 @@ from typing import get_type_hints
 import pytest
 
 import klamm
+from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.language.actions import DRILL_ACTIONS
-from klamm.lab.language.conditions import DRILL_CONDITIONS
 from klamm.lab.python.actions import Conditions
 from klamm.lab.python.cluster import ScriptedCluster
 from tests.unit.report.pages import read_page
@@ -30,7 +30,7 @@ def test_each_action_of_drills_is_a_typed_method(word: str) -> None:
 
 
 def test_until_and_expect_take_the_conditions_of_drills() -> None:
-    of_cluster = {word for word, kind in DRILL_CONDITIONS.items() if not kind.is_of_tool}
+    of_cluster = {word for word, kind in CONDITIONS.items() if not kind.is_of_tool}
     assert set(Conditions.__annotations__) == of_cluster
 
 

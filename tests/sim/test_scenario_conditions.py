@@ -11,7 +11,8 @@ from klamm.cluster.types import TopicPartition
 from klamm.lab.actions import actions, steps
 from klamm.lab.actions.action import Action
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
-from klamm.lab.conditions.conditions import CONDITIONS, ClusterView, evaluate_condition
+from klamm.lab.conditions.conditions import CONDITIONS, evaluate_condition
+from klamm.lab.conditions.view import ClusterView
 from klamm.lab.drill import Quiesce, Step
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.run.runner import ScenarioRunner
