@@ -13,7 +13,7 @@ import pytest
 from bench.kafka.locate import SKIP_REASON
 from klamm.cluster.errors import WrongState
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from klamm.lab.conditions.conditions import ClusterView
+from klamm.lab.conditions.view import ClusterView
 from klamm.lab.drivers.driver import ScenarioDriver
 from klamm.lab.run.worlds import World, Worlds
 from klamm.world.cluster_spec import ClusterSpec
