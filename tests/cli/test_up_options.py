@@ -176,9 +176,11 @@ def test_an_interrupt_while_files_are_read_started_nothing(
 
 def played(folder: Path, *servers: str, protocol: str | None = None) -> Any:
     """A server that is up."""
-    addresses = {"bootstrap_servers": list(servers), "security_protocol": protocol}
     return SimpleNamespace(
-        data_dir=SimpleNamespace(path=folder), url="http://u:1", kafka_addresses=lambda: addresses
+        data_dir=SimpleNamespace(path=folder),
+        url="http://u:1",
+        bootstrap_servers=lambda: list(servers),
+        config=SimpleNamespace(listen_protocol=protocol),
     )
 
 

@@ -261,7 +261,7 @@ def test_a_log_directory_must_be_one_of_the_brokers() -> None:
     assert refused.value.hint == "it has d1, d2"
 
 
-def test_logs_in_memory_end_with_their_process() -> None:
+def test_the_process_of_a_cluster_is_not_killed_while_records_are_only_in_its_memory() -> None:
     drill = parse_drill(
         HEAD
         + "  - produce: {t-0: 100}\n    until: {acknowledged: {t-0: 100}}\n"
@@ -270,8 +270,8 @@ def test_logs_in_memory_end_with_their_process() -> None:
     )
     cluster = msgspec.structs.replace(drill.cluster, segments=False)
     verdict, _ = run(msgspec.structs.replace(drill, cluster=cluster))
-    assert verdict.outcome is Outcome.UNSAFE
-    assert "acknowledged" in verdict.failures[0].seen
+    assert verdict.outcome is Outcome.FAILED
+    assert "the logs of this cluster are in memory" in verdict.failures[0].seen
 
 
 def test_faults_of_machines_outlive_the_process_of_a_real_cluster(chroot: str) -> None:
