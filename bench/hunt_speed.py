@@ -20,8 +20,6 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.machine import machine
-from klamm.brokers.clients.config import ConsumerConfig
-from klamm.brokers.clients.consumer import Consumer
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
@@ -31,6 +29,8 @@ from klamm.lab.hunt.processes import Died, Workers, rare_collections
 from klamm.lab.language.language import parse_drill
 from klamm.lab.run.drill_run import Verdict, play
 from klamm.lab.run.runner import StepResult
+from klamm.world.clients.config import ConsumerConfig
+from klamm.world.clients.consumer import Consumer
 
 GOAL = 300.0
 RUNS_GOAL = 60.0

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from bench.machine import machine
 from klamm.admin.topics import TopicAdmin
 from klamm.brokers.broker import KafkaServer
-from klamm.brokers.constant_rate.producer import Rate
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
@@ -41,6 +40,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.lab.checks.constant_rates import WorkloadChecker, begin_workload
 from klamm.placement.draws import JavaRandom
+from klamm.world.clients.constant_rate_producer import Rate
 from klamm.world.clock import VirtualClock
 from klamm.world.cluster_spec import ClusterSpec
 from klamm.world.simulated.world import SimulatedWorld

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 import confluent_kafka
 
-from klamm.brokers.clients.ranges import Acknowledged
 from klamm.cluster.records import Stretch
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.lab.checks.clients import check_partition
+from klamm.world.clients.ranges import Acknowledged
 
 TOPIC: Final = "t"
 _AT_ONCE: Final = 3

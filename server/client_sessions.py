@@ -1,7 +1,7 @@
 """Producers and consumers that run in the server on behalf of HTTP clients.
 
 An HTTP client refers to its producer or consumer by a number. A producer or consumer that gets no
-request for IDLE_S seconds is closed. brokers/clients/ implements both. Together with cli/produce.py
+request for IDLE_S seconds is closed. world/clients/ implements both. Together with cli/produce.py
 and cli/consume.py, mirrors kafka.tools.{ConsoleProducer,ConsoleConsumer}.
 """
 
@@ -19,12 +19,6 @@ from aiokafka.partitioner import murmur2
 from starlette.concurrency import run_in_threadpool
 
 from klamm.admin.topic_description import TopicDescription
-from klamm.brokers.clients.batches import Counted, Payload, size_bytes
-from klamm.brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
-from klamm.brokers.clients.consumer import Consumer, Read
-from klamm.brokers.clients.metadata import Metadata
-from klamm.brokers.clients.producer import Producer
-from klamm.brokers.clients.ranges import Unacknowledged
 from klamm.brokers.logs.record_batch import walk
 from klamm.brokers.logs.records import Record, decode_batch
 from klamm.cluster.api_errors import Errors
@@ -41,6 +35,12 @@ from klamm.server import client_bodies as bodies
 from klamm.server.admin_channel import new_client_address
 from klamm.server.closing import Closing
 from klamm.world.client_actor import Client
+from klamm.world.clients.batches import Counted, Payload, size_bytes
+from klamm.world.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
+from klamm.world.clients.consumer import Consumer, Read
+from klamm.world.clients.metadata import Metadata
+from klamm.world.clients.producer import Producer
+from klamm.world.clients.ranges import Unacknowledged
 from klamm.world.real.cluster import RealCluster
 
 IDLE_S: Final = 300.0

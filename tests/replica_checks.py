@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.cluster.types import TopicPartition
-from klamm.lab.checks.replicas import ReplicationChecker, ReplicaView, views_of_partition
+from klamm.lab.checks.replicas import ReplicationChecker
+from klamm.world.views.replica_view import ReplicaView, views_of_partition
 
 
 def check_views(checker: ReplicationChecker, views: Iterable[ReplicaView]) -> None:

@@ -13,7 +13,7 @@ from klamm.world.actors import Actor
 
 
 class Client(Protocol):
-    """The interface of producers and consumers that the actor uses (see brokers/clients/)."""
+    """The interface of producers and consumers that the actor uses (see world/clients/)."""
 
     @property
     def address(self) -> Address:

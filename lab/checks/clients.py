@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from klamm.brokers.clients.consumer import Consumer
-from klamm.brokers.clients.producer import Producer
-from klamm.brokers.clients.ranges import Acknowledged
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.records import Stretch
 from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.world.clients.consumer import Consumer
+from klamm.world.clients.producer import Producer
+from klamm.world.clients.ranges import Acknowledged
 
 LOST_WRITE: Final = "lost-write"
 UNSEEN: Final = "unseen"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from klamm.brokers.constant_rate.producer import ConstantRateProducer, Rate
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.lab.checks.replica_views import Hosts, ReplicaViews
 from klamm.lab.checks.replicas import ReplicationChecker
+from klamm.world.clients.constant_rate_producer import ConstantRateProducer, Rate
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.views.replica_views import Hosts, ReplicaViews
 
 
 def begin_workload(

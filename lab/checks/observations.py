@@ -25,8 +25,8 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
 )
 from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.lab.checks.replicas import PartitionViews, ReplicaView
 from klamm.statemachines.context import ControllerContext
+from klamm.world.views.replica_view import PartitionViews, ReplicaView
 
 T = TypeVar("T")
 NO_NODE: Final = -1

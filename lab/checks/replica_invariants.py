@@ -18,7 +18,8 @@ from klamm.lab.checks.observations import (
     RoleChanged,
     is_current_leader,
 )
-from klamm.lab.checks.replicas import ReplicaView, records_between
+from klamm.lab.checks.replicas import records_between
+from klamm.world.views.replica_view import ReplicaView
 
 
 def weak_isr(_: History, event: ReplicaChanged) -> Iterable[str]:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from klamm.brokers.broker import KafkaServer
-from klamm.brokers.constant_rate.producer import ConstantRateProducer
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
@@ -64,11 +63,13 @@ from klamm.lab.checks.observations import (
     decode_topic,
     is_current_leader,
 )
-from klamm.lab.checks.replica_views import ReplicaViews, changed_partitions
-from klamm.lab.checks.replicas import PartitionViews, ReplicationChecker, ReplicaView
+from klamm.lab.checks.replicas import ReplicationChecker
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.world.actors import Actor
+from klamm.world.clients.constant_rate_producer import ConstantRateProducer
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.views.replica_view import PartitionViews, ReplicaView
+from klamm.world.views.replica_views import ReplicaViews, changed_partitions
 from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import Check as CheckVersion
 from klamm.zk.store import WatchKind, WriteOp

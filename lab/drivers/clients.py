@@ -12,10 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol, TypeVar
 
-from klamm.brokers.clients.batches import Counted, Payload
-from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
-from klamm.brokers.clients.consumer import Consumer
-from klamm.brokers.clients.producer import Producer
 from klamm.brokers.logs.records import Record
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.errors import KlammError, RequestTimedOut
@@ -25,6 +21,10 @@ from klamm.lab.checks.admin_history import AdminHistory
 from klamm.lab.checks.clients import Finding, check_clients, check_leader, lost_offsets
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.world.client_actor import Client
+from klamm.world.clients.batches import Counted, Payload
+from klamm.world.clients.config import ConsumerConfig, ProducerConfig
+from klamm.world.clients.consumer import Consumer
+from klamm.world.clients.producer import Producer
 from klamm.world.cluster import Cluster, brokers_of, leading_replica
 from klamm.world.transport import RequestClient
 from klamm.zk.kafka_zk_client import KafkaZkClient

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.errors import WrongState
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
@@ -22,6 +21,7 @@ from klamm.lab.drivers.clients import (
 from klamm.lab.drivers.driver import ONLY_PRODUCER, ScenarioDriver
 from klamm.lab.drivers.turns import Turns
 from klamm.world.client_actor import Client
+from klamm.world.clients.constant_rate_producer import Rate
 from klamm.world.simulated.breakpoints import Breakpoint, Breakpoints
 from klamm.world.simulated.world import SESSION_FAULTS, SimulatedWorld
 from klamm.zk.store import Store

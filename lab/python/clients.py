@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from klamm.brokers.clients.config import ProducerConfig
-from klamm.brokers.clients.consumer import Consumer, Read
-from klamm.brokers.clients.producer import Producer
-from klamm.brokers.clients.retriable import RETRIABLE
 from klamm.brokers.logs.record_batch import walk
 from klamm.brokers.logs.records import Record, decode_batch
 from klamm.cluster.errors import KlammError, RequestTimedOut, UsageError
 from klamm.cluster.types import TopicPartition
 from klamm.lab.drivers.driver import ScenarioDriver
+from klamm.world.clients.config import ProducerConfig
+from klamm.world.clients.consumer import Consumer, Read
+from klamm.world.clients.producer import Producer
+from klamm.world.clients.retriable import RETRIABLE
 
 _RETRY_BACKOFF_MS: Final = 100
 _READ_TIMEOUT_MS: Final = 30_000

@@ -15,9 +15,6 @@ import random
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from klamm.brokers.clients.batches import Counted
-from klamm.brokers.clients.config import ProducerConfig
-from klamm.brokers.clients.producer import Producer
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import (
     Address,
@@ -32,6 +29,9 @@ from klamm.cluster.types import NO_LEADER, ElectionType, TopicPartition
 from klamm.replay.generate.layout import ANOMALOUS, DELETED, KEPT, Layout
 from klamm.replay.generate.options import Planted
 from klamm.statemachines.context import ControllerContext
+from klamm.world.clients.batches import Counted
+from klamm.world.clients.config import ProducerConfig
+from klamm.world.clients.producer import Producer
 from klamm.world.cluster import brokers_of
 from klamm.world.cluster_spec import ClusterSpec
 from klamm.world.network import isolation

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from klamm.brokers.clients.batches import Batch, PartitionBatches
-from klamm.brokers.clients.producer import Producer
 from klamm.brokers.leaders import zk_isr_manager
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
 from klamm.brokers.leaders.isr_changes import IsrChanges
@@ -46,6 +44,8 @@ from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import initialize_replica_states
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.world.clients.batches import Batch, PartitionBatches
+from klamm.world.clients.producer import Producer
 from klamm.world.transport import SimulatedTransport
 from klamm.zk.kafka_zk_client import Decoded, KafkaZkClient, RegisteredBroker
 from klamm.zk.memory_store import MemoryStore

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, records_produced
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.lab.checks.constant_rates import WorkloadChecker, begin_workload
-from klamm.lab.checks.replica_views import ReplicaViews
+from klamm.world.clients.constant_rate_producer import Rate
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.views.replica_views import ReplicaViews
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 IDS = (0, 1, 2)

@@ -11,9 +11,10 @@ from klamm.cluster.data_requests import Acks, ProducedPartition, ProduceRequest,
 from klamm.cluster.records import CountedBatch, Produced
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.lab.checks.replica_views import ReplicaViews
-from klamm.lab.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.lab.checks.replicas import ReplicationChecker
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.views.replica_view import ReplicaView
+from klamm.world.views.replica_views import ReplicaViews
 from tests.replica_checks import check_views
 from tests.sim.worlds import create_topic, state_of, three_brokers
 

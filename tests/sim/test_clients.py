@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 
-from klamm.brokers.clients.batches import Counted
-from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
-from klamm.brokers.clients.consumer import Consumer
-from klamm.brokers.clients.producer import Producer
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
@@ -23,6 +19,10 @@ from klamm.lab.checks.clients import (
     UNSEEN,
     check_clients,
 )
+from klamm.world.clients.batches import Counted
+from klamm.world.clients.config import ConsumerConfig, ProducerConfig
+from klamm.world.clients.consumer import Consumer
+from klamm.world.clients.producer import Producer
 from tests.sim.faults import cut_off, degraded, drawn_network
 from tests.sim.replication import IDS, RECORD_BYTES, T0, Cluster
 from tests.sim.snapshots import fingerprint

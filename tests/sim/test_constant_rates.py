@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from klamm.brokers.constant_rate import producer, replica_rates
-from klamm.brokers.constant_rate.producer import Rate
+from klamm.brokers.constant_rate import replica_rates
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.client_requests import DeleteRecordsRequest, MetadataRequest
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RevokeRates
@@ -34,6 +33,8 @@ from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
 from klamm.lab.checks.constant_rates import begin_workload
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.checks.watching import Watcher
+from klamm.world.clients import constant_rate_producer as producer
+from klamm.world.clients.constant_rate_producer import Rate
 from klamm.world.network import LinkFault
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.world.transport import MAX_DELAY_MS

@@ -6,15 +6,15 @@ from itertools import pairwise
 
 import pytest
 
-from klamm.brokers.clients.config import ConsumerConfig
-from klamm.brokers.clients.consumer import Consumer
-from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.constant_rate import RATE_MARGIN_MS
 from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.records import size_of
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
 from klamm.lab.checks.constant_rates import begin_workload
+from klamm.world.clients.config import ConsumerConfig
+from klamm.world.clients.constant_rate_producer import Rate
+from klamm.world.clients.consumer import Consumer
 from klamm.world.simulated.world import SimulatedWorld
 from tests.sim.constant_rates import IDS, GrowingCluster, T
 from tests.sim.worlds import create_topic, three_brokers

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from klamm.brokers.bandwidth.copying import ReplicaCopy
-from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.data_requests import FetchResponse, ProduceRequest
 from klamm.cluster.records import CountedBatch, size_of
 from klamm.cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
 from klamm.cluster.types import TopicPartition
 from klamm.lab.checks.constant_rates import begin_workload
+from klamm.world.clients.constant_rate_producer import Rate
 from klamm.world.preloading import preload_replicas
 from klamm.world.simulated.world import SimulatedWorld
 from tests.bandwidth import in_progress

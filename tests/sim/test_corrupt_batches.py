@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from klamm.brokers.clients.config import ConsumerConfig
-from klamm.brokers.clients.consumer import Consumer
 from klamm.brokers.logs.record_batch import HEADER_SIZE_BYTES
 from klamm.cli.explain import explained_lines
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import Address
+from klamm.world.clients.config import ConsumerConfig
+from klamm.world.clients.consumer import Consumer
 from klamm.world.explain.explain import explain_partition
 from tests.sim.replication import IDS, T0, Cluster
 

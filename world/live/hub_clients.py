@@ -1,6 +1,6 @@
 """Runs the producers and consumers of a real-world cluster on the brokers' thread.
 
-The behaviour of producers and consumers is defined in brokers/clients/.
+The behaviour of producers and consumers is defined in world/clients/.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from klamm.cluster.data_requests import Acks, ProduceRequest, ProduceResponse
 from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import Address, Message
-from klamm.lab.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.lab.checks.replicas import ReplicationChecker
+from klamm.world.views.replica_view import ReplicaView
 from tests.unit.brokers.network import T0
 from tests.unit.brokers.replicas import CLIENT, Replicas
 

@@ -10,11 +10,6 @@ from types import FrameType
 
 import pytest
 
-from klamm.brokers.clients.batches import Batch, Counted, PartitionBatches
-from klamm.brokers.clients.config import ClientConfig, ProducerConfig
-from klamm.brokers.clients.network_client import NetworkClient
-from klamm.brokers.clients.producer import EPOCH_MAX, Idempotence, Producer
-from klamm.brokers.clients.ranges import Acknowledged, add_acknowledged, readable_part
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     InitProducerIdRequest,
@@ -29,6 +24,11 @@ from klamm.cluster.errors import InvalidConfig
 from klamm.cluster.records import SEQUENCE_MAX, Interval, IntervalRecords, Stretch
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.cluster.types import TopicPartition
+from klamm.world.clients.batches import Batch, Counted, PartitionBatches
+from klamm.world.clients.config import ClientConfig, ProducerConfig
+from klamm.world.clients.network_client import NetworkClient
+from klamm.world.clients.producer import EPOCH_MAX, Idempotence, Producer
+from klamm.world.clients.ranges import Acknowledged, add_acknowledged, readable_part
 from tests.unit.brokers.network import registered
 
 CLIENT = Address("client", 1)

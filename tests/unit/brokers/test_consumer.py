@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from klamm.brokers.clients.config import ConsumerConfig
-from klamm.brokers.clients.consumer import Consumer, LogTruncation, Position
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -38,6 +36,8 @@ from klamm.cluster.data_requests import (
 from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, Stretch
 from klamm.cluster.requests import Address, Disconnected, Message, Response
 from klamm.cluster.types import TopicPartition
+from klamm.world.clients.config import ConsumerConfig
+from klamm.world.clients.consumer import Consumer, LogTruncation, Position
 from tests.unit.brokers.network import registered
 
 CLIENT = Address("client", 1)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.brokers.clients.consumer import Consumer
 from klamm.brokers.logs.record_batch import place
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
 from klamm.cluster.requests import Address, Message
+from klamm.world.clients.consumer import Consumer
 from tests.unit.brokers.logs.batches import batch
 from tests.unit.brokers.network import T0, registered
 

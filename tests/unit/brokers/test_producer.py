@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 
-from klamm.brokers.clients.batches import Counted
-from klamm.brokers.clients.config import ProducerConfig
-from klamm.brokers.clients.producer import Producer
-from klamm.brokers.clients.ranges import Acknowledged
 from klamm.brokers.logs.records import Record
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
@@ -22,6 +18,10 @@ from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, Produ
 from klamm.cluster.records import Stretch
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.cluster.types import TopicPartition
+from klamm.world.clients.batches import Counted
+from klamm.world.clients.config import ProducerConfig
+from klamm.world.clients.producer import Producer
+from klamm.world.clients.ranges import Acknowledged
 from tests.unit.brokers.test_client_parts import CLIENT, T0, metadata
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.brokers.clients.batches import Counted
-from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
-from klamm.brokers.clients.consumer import Consumer
-from klamm.brokers.clients.producer import Producer
-from klamm.brokers.clients.ranges import Acknowledged
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG
 from klamm.cluster.records import Interval, IntervalRecords, Stretch
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
 from klamm.lab.checks.clients import check_clients, check_leader, check_partition
+from klamm.world.clients.batches import Counted
+from klamm.world.clients.config import ConsumerConfig, ProducerConfig
+from klamm.world.clients.consumer import Consumer
+from klamm.world.clients.producer import Producer
+from klamm.world.clients.ranges import Acknowledged
 
 T0 = TopicPartition("t", 0)
 

@@ -34,7 +34,7 @@ from klamm.lab.checks.observations import (
     decode_topic,
     is_current_leader,
 )
-from klamm.lab.checks.replicas import ReplicaView
+from klamm.world.views.replica_view import ReplicaView
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 LED = State(1, 3, (1, 2), 7, 4)

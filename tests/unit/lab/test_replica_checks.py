@@ -14,13 +14,9 @@ from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, Produ
 from klamm.cluster.records import CountedBatch, Interval, Stretch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
-from klamm.lab.checks.log_intervals import LogIntervals
-from klamm.lab.checks.replicas import (
-    ReplicationChecker,
-    ReplicaView,
-    records_between,
-    views_of_partition,
-)
+from klamm.lab.checks.replicas import ReplicationChecker, records_between
+from klamm.world.views.log_intervals import LogIntervals
+from klamm.world.views.replica_view import ReplicaView, views_of_partition
 from tests.replica_checks import check_views
 
 T0 = TopicPartition("t", 0)

@@ -26,7 +26,7 @@ from klamm.lab.checks.replica_invariants import (
     strong_isr,
     weak_isr,
 )
-from klamm.lab.checks.replicas import ReplicaView, views_of_partition
+from klamm.world.views.replica_view import ReplicaView, views_of_partition
 
 T0 = TopicPartition("t", 0)
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from klamm.brokers.clients.config import ClientConfig
-from klamm.brokers.clients.retriable import INVALID_METADATA
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, TopicMetadata
 from klamm.cluster.types import NO_EPOCH, NO_LEADER, TopicPartition
+from klamm.world.clients.config import ClientConfig
+from klamm.world.clients.retriable import INVALID_METADATA
 
 
 class LeaderAndEpoch(NamedTuple):

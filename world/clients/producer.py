@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from klamm.brokers.clients.batches import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.records import NO_SEQUENCE, Stretch
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import TopicPartition
+from klamm.world.clients.batches import (
     NO_PRODUCER,
     Batch,
     PartitionBatches,
@@ -23,16 +29,10 @@ from klamm.brokers.clients.batches import (
     record_count,
     size_bytes,
 )
-from klamm.brokers.clients.config import ProducerConfig
-from klamm.brokers.clients.network_client import Ended, NetworkClient
-from klamm.brokers.clients.ranges import Acknowledged, Unacknowledged, add_acknowledged
-from klamm.brokers.clients.retriable import INVALID_METADATA, RETRIABLE
-from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
-from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from klamm.cluster.records import NO_SEQUENCE, Stretch
-from klamm.cluster.requests import Address, Message
-from klamm.cluster.types import TopicPartition
+from klamm.world.clients.config import ProducerConfig
+from klamm.world.clients.network_client import Ended, NetworkClient
+from klamm.world.clients.ranges import Acknowledged, Unacknowledged, add_acknowledged
+from klamm.world.clients.retriable import INVALID_METADATA, RETRIABLE
 
 EPOCH_MAX = 2**15 - 1
 

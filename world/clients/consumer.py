@@ -16,10 +16,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from klamm.brokers.clients.config import ConsumerConfig
-from klamm.brokers.clients.network_client import Ended, NetworkClient
-from klamm.brokers.clients.ranges import add_stretch, readable_part
-from klamm.brokers.clients.retriable import INVALID_METADATA
 from klamm.brokers.logs.corrupt_batch import CorruptBatch
 from klamm.brokers.logs.log_journal import FetchedCorruptBatch, LogJournal
 from klamm.cluster.api_errors import Errors
@@ -46,6 +42,10 @@ from klamm.cluster.data_requests import (
 from klamm.cluster.records import Records, Stretch
 from klamm.cluster.requests import Address, Message, Request
 from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.world.clients.config import ConsumerConfig
+from klamm.world.clients.network_client import Ended, NetworkClient
+from klamm.world.clients.ranges import add_stretch, readable_part
+from klamm.world.clients.retriable import INVALID_METADATA
 
 
 class Position(NamedTuple):

@@ -33,9 +33,9 @@ from klamm.cluster.requests import (
     StopReplicaRequest,
 )
 from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.lab.checks.log_intervals import LogIntervals
-from klamm.lab.checks.replicas import PartitionViews, ReplicaView, views_of_partition
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.views.log_intervals import LogIntervals
+from klamm.world.views.replica_view import PartitionViews, ReplicaView, views_of_partition
 
 _BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
 

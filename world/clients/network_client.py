@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from klamm.brokers.clients.config import ClientConfig
-from klamm.brokers.clients.metadata import Metadata
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
 from klamm.cluster.requests import Address, Disconnected, Message, Request, Response
+from klamm.world.clients.config import ClientConfig
+from klamm.world.clients.metadata import Metadata
 
 
 class InFlightRequest(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""What checks see of the brokers of a simulated world: their replicas, as values."""
