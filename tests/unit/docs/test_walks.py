@@ -1,8 +1,9 @@
-"""docs/controller.md names functions that exist, in the order in which they are called."""
+"""docs/three-lives.md and docs/controller.md name functions in the order of their calls."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +16,17 @@ import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
+from klamm.lab.hunt.hunting import HuntOptions, run_seed
 from klamm.lab.language.language import parse_drill
 from klamm.lab.run.runner import ScenarioRunner
 from tests.serving import klamm_up
 from tests.sim.worlds import create_topic, three_brokers
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "controller.md").read_text(encoding="utf-8")
+CONTROLLER = (ROOT / "docs" / "controller.md").read_text(encoding="utf-8")
+LIVES = (ROOT / "docs" / "three-lives.md").read_text(encoding="utf-8")
+PAGE = CONTROLLER + LIVES
+HUNT_SEED = 7
 
 
 class Name(NamedTuple):
@@ -31,15 +36,17 @@ class Name(NamedTuple):
     function: str
 
 
-_, CREATION, REASSIGNMENT = re.split(r"\n## .*: \w+ files\n", PAGE.split("\n## State machines")[0])
-WALK, _ = CREATION.split("\n### Related functions")
+WALK = CONTROLLER.split(": six files\n")[1].split("\n### Related functions")[0]
+_, RECORD, REASSIGNMENT, HUNT = re.split(r"\n## A .*\n", LIVES)
+RUN, JUDGE = HUNT.split("\n### The judge")
 COMMAND, REST = REASSIGNMENT.split("\n### The server")
 _, AFTERWARDS = REST.split("\n### The controller")
 AFTERWARDS, OTHERS = AFTERWARDS.split("\n### What the walk leaves out")
-NAME = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
+NAME = re.compile(r"`([\w/]+\.py):\s+([\w.]+)`")
 NAMES = [Name(*found) for found in NAME.findall(PAGE)]
-STEPS, COMMAND_STEPS, CONTROLLER_STEPS = (
-    [Name(*found) for found in NAME.findall(part)] for part in (WALK, COMMAND, AFTERWARDS)
+STEPS, RECORD_STEPS, COMMAND_STEPS, CONTROLLER_STEPS, RUN_STEPS, JUDGE_STEPS = (
+    [Name(*found) for found in NAME.findall(part)]
+    for part in (WALK, RECORD, COMMAND, AFTERWARDS, RUN, JUDGE)
 )
 
 
@@ -67,8 +74,9 @@ def test_the_function_exists(name: Name) -> None:
 
 
 def test_no_name_is_written_another_way() -> None:
-    spans = re.findall(r"`([^`\n]*\.py[^`\n]*)`", PAGE)
-    assert [span for span in spans if ":" in span] == [": ".join(name) for name in NAMES]
+    spans = re.findall(r"`([^`]*\.py[^`]*)`", re.sub(r"(?ms)^```.*?^```$", "", PAGE))
+    found = [" ".join(span.split()) for span in spans if ":" in span]
+    assert found == [": ".join(name) for name in NAMES]
 
 
 @cache
@@ -124,8 +132,36 @@ def test_a_creation_walks_this_way() -> None:
     assert_in_order(STEPS, calls_during(create))
 
 
-def test_the_walk_of_a_reassignment_names_fourteen_files() -> None:
-    assert len({file for file, _ in NAME.findall(REASSIGNMENT)}) == 14
+@pytest.mark.parametrize("walk", [REASSIGNMENT, HUNT], ids=["reassignment", "hunt"])
+def test_a_walk_names_fourteen_files(walk: str) -> None:
+    files = {file for file, _ in NAME.findall(walk)}
+    assert len(files | set(re.findall(r"`(lab/checks/\w+\.py)`", walk))) == 14
+
+
+def test_the_walk_of_a_hunt_seed_returns_to_no_package_that_it_has_left() -> None:
+    # The judge is called back by the world, through its interface for observers.
+    packages = [step.file.split("/")[0] for step in RUN_STEPS]
+    visited = [package for package, _ in itertools.groupby(packages)]
+    assert visited == ["cli", "lab", "world"]
+
+
+def test_a_hunt_seed_walks_this_way() -> None:
+    _, *in_worker = RUN_STEPS
+    walk = [*in_worker, JUDGE_STEPS[0]]
+    assert_in_order(walk, calls_during(lambda: run_seed(HUNT_SEED, HuntOptions())))
+
+
+def test_a_record_walks_this_way() -> None:
+    drill = parse_drill(
+        "drill: walk\nabout: x\ncluster: {segments: true, topics: {t: [[0, 1]]}}\n"
+        "steps:\n  - produce: {t-0: 1}\n    until: {consumed: {t-0: 1}}\n",
+        "walk",
+    )
+    runner = ScenarioRunner(SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
+    *before, step = drill.steps
+    for one in before:
+        runner.run_step(one)
+    assert_in_order(RECORD_STEPS, calls_during(lambda: runner.run_step(step)))
 
 
 def test_the_controllers_half_of_a_reassignment_walks_this_way() -> None:
