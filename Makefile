@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Tests start klamm hundreds of times: without a bytecode cache each start takes twice the time.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help install demo test test-slow test-containers chromium check bench docs peer-kafka clean
+.PHONY: help install demo test test-slow test-containers coverage chromium check bench docs peer-kafka clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -35,6 +35,9 @@ test-slow: .venv/.ready ## run only the tests that take more than five seconds
 test-containers: .venv/.ready ## run the tests in containers; as root, on a private Docker engine
 	$(BIN)/python -m tests.containers.run $(ARGS)
 
+coverage: .venv/.ready ## measure the branch coverage of the quick tests
+	$(BIN)/pytest -n 3 -m "not slow and not containers" --cov --cov-report=term:skip-covered $(ARGS)
+
 chromium: ## install Chromium for the browser test, unless it is there; as root, with apt-get
 	@command -v chromium google-chrome >/dev/null || { apt-get update --quiet && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; }
@@ -55,5 +58,5 @@ peer-kafka: .venv/.ready ## fetch Kafka 2.8.2's own jars (Maven), for comparison
 	bench/kafka/fetch.sh
 
 clean: ## remove .venv and all caches
-	rm -rf .venv .editable .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
+	rm -rf .venv .editable .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
