@@ -10,8 +10,6 @@ from msgspec import Meta, inspect
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.integers import INT32_MAX
-from klamm.cluster.status import PAUSED as PAUSED
-from klamm.cluster.status import RUNNING as RUNNING
 from klamm.cluster.types import TopicPartition
 from klamm.zk.store import Store
 

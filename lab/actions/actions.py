@@ -16,11 +16,10 @@ from msgspec import Meta
 
 from klamm.brokers.storage.faults import DiskFault, FaultKind
 from klamm.cluster.errors import WrongState
+from klamm.cluster.status import PAUSED, RUNNING
 from klamm.lab.actions.action import (
     KILLED,
-    PAUSED,
     POWERED_OFF,
-    RUNNING,
     STOPPED,
     Action,
     ActionTarget,

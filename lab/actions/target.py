@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from klamm.cluster.errors import KlammError, WrongState
+from klamm.cluster.status import PAUSED
 from klamm.cluster.types import NO_LEADER, TopicPartition
-from klamm.lab.actions.action import DEAD, ENDED, PAUSED, BrokerRef, InRack, IsrFollower
+from klamm.lab.actions.action import DEAD, ENDED, BrokerRef, InRack, IsrFollower
 from klamm.lab.actions.tools import ScenarioTools
 from klamm.lab.conditions.condition import Condition
 from klamm.lab.conditions.conditions import evaluate_condition

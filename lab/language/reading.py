@@ -15,10 +15,11 @@ import yaml
 
 from klamm.brokers.config import broker_config
 from klamm.cluster.integers import INT32_MAX
+from klamm.cluster.status import PAUSED
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.cluster.yaml_reader import YamlReader
-from klamm.lab.actions.action import CONTROLLER, DEAD, PAUSED, BrokerRef, InRack, IsrFollower
+from klamm.lab.actions.action import CONTROLLER, DEAD, BrokerRef, InRack, IsrFollower
 from klamm.lab.actions.network_actions import OTHERS
 from klamm.lab.actions.steps import znode_data
 from klamm.lab.drill import DrillCluster
