@@ -1,7 +1,7 @@
 """klamm's implementations of Kafka's tools, run in this process on a scenario's cluster.
 
 ``--zookeeper`` selects the scenario's store and ``--bootstrap-server`` its cluster, whatever
-address is given. The tools are implemented in admin/.
+address is given. The tools are implemented in tools/.
 """
 
 from __future__ import annotations
