@@ -17,7 +17,7 @@ from klamm.cli.client import ServerClient
 from klamm.cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.consume import _records
 from klamm.cli.main import main
-from klamm.server.client_bodies import NotAcknowledged, Offsets, ProducerStatus
+from klamm.server.client_bodies import NotAcknowledged, Offsets, ProducerStatus, ReadRecord
 from tests.serving import Up, klamm_up, start_klamm
 from tests.waiting import wait_until
 
@@ -100,7 +100,8 @@ def test_the_timeout_of_a_consumer_begins_again_with_each_record(up: Up) -> None
     client = ServerClient(up.url)
     number = client.post("/consumers", {"topic": "paced", "start": "beginning"})["id"]
     records = _records(client, f"/consumers/{number}", timeout_ms=700)
-    assert next(records)["offset"] == 0
+    first = next(records)
+    assert isinstance(first, ReadRecord) and first.offset == 0
     seen_s = time.monotonic()
     wait_until(lambda: time.monotonic() - seen_s >= 0.3)
     resumed_s = time.monotonic()
