@@ -69,7 +69,8 @@ def location(text: str | os.PathLike[str]) -> Path:
             from klamm.replay.hdfs import HdfsPath
 
             return cast(Path, HdfsPath(str(text)))
-        import s3fs  # noqa: F401 the driver that UPath loads
+        # The driver that UPath loads; klamm[s3] installs it.
+        import s3fs  # noqa: F401  # pyright: ignore[reportMissingImports]
         from upath import UPath
 
         return cast(Path, UPath(str(text)))
