@@ -1,8 +1,7 @@
 """Runs the steps of a scenario on a real or simulated cluster, and returns their results.
 
-Recorded scenarios and drills share this runner; both are compiled to the classes in
-lab/actions/steps.py. The runner reports whether each condition held. The caller decides what
-a failed condition means.
+Recorded scenarios and drills share this runner; both are compiled to the steps of lab/drill.py. The
+runner reports whether each condition held. The caller decides what a failed condition means.
 """
 
 from __future__ import annotations
