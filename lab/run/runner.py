@@ -42,7 +42,6 @@ class ScenarioRunner:
         self.driver = driver
         self.target = ScenarioTarget(driver, {} if states is None else states)
         self.view = self.target.view
-        self.states = self.target.states
 
     def run_step(self, step: Step) -> StepResult:
         """Run one step. Raises KlammError if one of its actions is not possible."""
