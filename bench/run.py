@@ -1,7 +1,7 @@
 """``make bench``: what klamm's controller does, beside Kafka's and the store's own rates.
 
 Every run has a ZooKeeper of its own, on disk, with fsync; klamm and Kafka take turns. Exit 1 if
-anything required does not hold or came out wrong. docs/benchmarks.md says what the figures mean.
+anything required does not hold or came out wrong. bench/README.md says what the figures mean.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``python -m bench.tcp``: the controllers of klamm and Kafka, over TCP to the same fake brokers.
 
 `klamm controller run` and a Kafka 2.8.2 broker take turns as the controller. They have the same
-ZooKeeper, topics, jobs and clock; see docs/benchmarks.md. Exit code 1 if a result is wrong, or if
+ZooKeeper, topics, jobs and clock; see bench/README.md. Exit code 1 if a result is wrong, or if
 klamm is not fast enough.
 """
 

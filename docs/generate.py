@@ -156,7 +156,9 @@ SCHEMA = "docs/drill.schema.json"
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
     "docs/bugs.md": lambda page: fill(page, bug_tables.SECTIONS),
-    "docs/clients-and-tools.md": lambda page: fill(page, client_tables.SECTIONS),
+    "docs/clients-and-tools.md": lambda page: fill(
+        page, {**client_tables.SECTIONS, **kafka_tables.SECTIONS}
+    ),
     "docs/configs.md": lambda page: fill(
         page, {"broker configs": broker_config_table, "topic configs": topic_config_table}
     ),
@@ -169,9 +171,7 @@ PAGES: dict[str, Callable[[str], str]] = {
         },
     ),
     "docs/http-api.md": lambda page: fill(page, {"routes": route_table, "bounds": bound_table}),
-    "docs/kafka-brokers.md": lambda page: fill(page, kafka_tables.SECTIONS),
-    "docs/replay.md": lambda page: fill(page, event_table.SECTIONS),
-    "docs/replay-sources.md": lambda page: fill(page, replay_sources.SECTIONS),
+    "docs/replay.md": lambda page: fill(page, {**event_table.SECTIONS, **replay_sources.SECTIONS}),
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
     "docs/hunt.md": lambda page: fill(page, drill_tables.HUNT_SECTIONS),
     "docs/controller.md": lambda page: fill(page, state_machines.SECTIONS),

@@ -1,6 +1,6 @@
 """Compares the answers that a replay gets from each kind of log of the same run.
 
-Generates the tables of docs/replay-sources.md from two sets of recordings:
+Generates the tables of docs/replay.md from two sets of recordings:
 
 - Four scenarios of a real Kafka. The reference is ZooKeeper's transaction log.
 - A run of ``klamm up`` with failovers, deletions and reassignments. The reference is the journal.

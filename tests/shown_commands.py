@@ -1,4 +1,4 @@
-"""The commands that README.md and the pages in docs show, with what they print.
+"""The commands that README.md and the pages in docs and bench show, with what they print.
 
 A page marks its code blocks by the word after the fence:
 
@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "bench/README.md",
+    *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")),
+)
 _FENCE = re.compile(r"^```([a-z]*)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT_CODE = re.compile(r"#.*\bexit code (\d+)")
 

@@ -44,7 +44,9 @@ OF_A_BROKER: Final = frozenset({"controller", "controller_epoch"})
 class BrokersStore(RecordedStore):
     """Store whose brokers are those of the drill, so that its tools put no replicas on klamm.
 
-    Kafka's tools do not know that klamm's controllers host no replicas (docs/kafka-brokers.md)."""
+    Kafka's tools do not know that klamm's controllers host no replicas
+    (docs/clients-and-tools.md).
+    """
 
     def __init__(self, store: Store, history: AdminHistory, broker_ids: Collection[int]) -> None:
         super().__init__(store, history)

@@ -85,7 +85,7 @@ def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
     """What both lose, the ISR has: what was acknowledged is read in the end.
 
     The controller keeps its power: if it is back before the next one has read who lives, nobody
-    knows that its records are missing (docs/failures.md).
+    knows that its records are missing (docs/running.md).
     """
     values = (
         *("replica.lag.time.max.ms=1500", "replica.socket.timeout.ms=1000"),

@@ -15,7 +15,7 @@ from klamm.lab.language.language import DRILL_WORDS
 from klamm.lab.language.step_language import STEP_WORDS
 from klamm.lab.language.trigger_language import TRIGGERS
 
-SLOW = ("docs/replay-sources.md",)
+SLOW = ("docs/replay.md",)
 
 
 @pytest.mark.parametrize(

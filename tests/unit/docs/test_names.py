@@ -11,7 +11,10 @@ from klamm.controller import events
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], key=lambda page: page.as_posix()
+    [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("bench", "docs") for page in (ROOT / folder).rglob("*.md")),
+    ]
 )
 
 
@@ -22,6 +25,23 @@ def test_links_lead_somewhere(page: Path) -> None:
         link for link in links if "://" not in link and not (page.parent / link).resolve().exists()
     ]
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_sections_lead_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]*)#([^)]*)\)", page.read_text(encoding="utf-8"))
+    broken = [
+        f"{file}#{anchor}"
+        for file, anchor in links
+        if "://" not in file and anchor not in anchors(page.parent / file if file else page)
+    ]
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
