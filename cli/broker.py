@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from klamm.cli.action_commands import sends
-from klamm.cli.client import ServerClient
+from klamm.cli.client import ServerClient, find_server
 from klamm.cli.command_loading import command_group
-from klamm.cli.options import print_lines
-from klamm.cli.server_options import Answered, asks_server
+from klamm.cli.options import AsJson, print_lines, print_result
+from klamm.cli.server_options import Answered, DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import brokers_text, listed
@@ -51,9 +51,7 @@ Examples:
 
 
 @app.command()
-@asks_server
 def add(
-    client: ServerClient,
     broker_id: Annotated[
         int | None,
         typer.Argument(
@@ -64,16 +62,20 @@ def add(
         ),
     ] = None,
     rack: Annotated[str | None, typer.Option(help="Rack of the new broker.")] = None,
-) -> Answered:
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
     """Add a broker and start it. The new broker is not a controller candidate.
 
     A broker that is dead in the dump of klamm up --from-dump, and not running, may be added too: it
     gets the rack. A warning is printed to standard error if only some brokers have a rack.
     """
+    client = find_server(server, data_dir)
     with waiting("the new broker to register"):
         answer = client.post("/brokers", {"id": broker_id, "rack": rack})
     _warn_of_racks(client, answer["id"])
-    return answer, f"broker {answer['id']} is registered"
+    print_result(json, answer, [f"broker {answer['id']} is registered"])
 
 
 @sends(app, Kill, "broker")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import msgspec
 import typer
@@ -25,20 +24,6 @@ Seed = Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Number of processes. [default: one per core]")
 ]
-
-
-def option(name: str, kind: Any, default: object) -> inspect.Parameter:
-    """Return an option that a decorator adds to commands."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
-def take_options(
-    command: Callable[..., None], ask: Callable[..., Any], more: Iterable[inspect.Parameter]
-) -> None:
-    """Give a command the options of ``ask``, whose first parameter is none, and ``more``."""
-    _, *own = inspect.signature(ask, eval_str=True).parameters.values()
-    keyword_only = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *more)]
-    command.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
 
 
 def finite(number: float | None) -> float | None:

@@ -17,7 +17,16 @@ import typer
 from klamm.cli.connect import open_store
 from klamm.cli.errors import FINDINGS
 from klamm.cli.options import AsJson, print_result
-from klamm.cli.replay_input import Resources, open_tables, uses_engine
+from klamm.cli.replay_input import (
+    MEMORY_MB,
+    Cores,
+    EngineName,
+    Master,
+    Memory,
+    Resources,
+    Timezone,
+    open_tables,
+)
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.plain_text import harmless_line
@@ -44,9 +53,7 @@ Examples:
 """
 
 
-@uses_engine
 def diff(
-    resources: Resources,
     a: Annotated[
         str, typer.Argument(metavar="A", help="A log, a directory of logs, or an event table.")
     ],
@@ -72,9 +79,15 @@ def diff(
         typer.Option(help="If A or B has several runs or chroots, use only this run or chroot."),
     ] = None,
     json: AsJson = False,
+    master: Master = None,
+    timezone: Timezone = None,
+    engine: EngineName = "auto",
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
     first diverge. The exit code is 14 if they differ."""
+    resources = Resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.diff import compare, side_of, stored_side
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths

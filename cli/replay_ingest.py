@@ -14,7 +14,16 @@ import msgspec
 import typer
 
 from klamm.cli.options import AsJson, finite, print_result
-from klamm.cli.replay_input import Resources, running_engine, uses_engine
+from klamm.cli.replay_input import (
+    MEMORY_MB,
+    Cores,
+    EngineName,
+    Master,
+    Memory,
+    Resources,
+    Timezone,
+    running_engine,
+)
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
 from klamm.cli.waiting import running_step
 from klamm.cluster.counting import counted
@@ -45,9 +54,7 @@ Examples:
 """
 
 
-@uses_engine
 def ingest(
-    asked: Resources,
     paths_: Annotated[
         list[str],
         typer.Argument(metavar="PATH..", help="Logs, or directories of logs; paths or URLs."),
@@ -74,10 +81,16 @@ def ingest(
     ] = False,
     idle_timeout_s: _IdleTimeout = None,
     json: AsJson = False,
+    master: Master = None,
+    timezone: Timezone = None,
+    engine: EngineName = "auto",
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs into
     one event table, which the other replay commands query. Unreadable lines are counted.
     """
+    asked = Resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.locations import given_location
 
     paths, out = list(map(given_location, paths_)), given_location(out_)

@@ -7,15 +7,13 @@ a command runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from klamm.cli.options import option, take_options
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.waiting import running_step, waiting
 
@@ -74,26 +72,6 @@ class Resources(NamedTuple):
     cores: int | None
     memory_mb: int
     timezone: str | None
-
-
-_RESOURCES = (
-    option("master", Master, None),
-    option("timezone", Timezone, None),
-    option("engine", EngineName, "auto"),
-    option("cores", Cores, None),
-    option("memory_mb", Memory, MEMORY_MB),
-)
-
-
-def uses_engine(ask: Callable[Concatenate[Resources, ...], None]) -> Callable[..., None]:
-    """Decorator that turns ``ask`` into a command with the options for the engine."""
-
-    @wraps(ask)
-    def command(**given: Any) -> None:
-        ask(Resources(**{name: given.pop(name) for name in Resources._fields}), **given)
-
-    take_options(command, ask, _RESOURCES)
-    return command
 
 
 class Opened(NamedTuple):

@@ -24,7 +24,18 @@ from rich.text import Text
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.errors import FINDINGS
 from klamm.cli.options import print_json
-from klamm.cli.replay_input import Opened, Paths, Resources, open_tables, uses_engine
+from klamm.cli.replay_input import (
+    MEMORY_MB,
+    Cores,
+    EngineName,
+    Master,
+    Memory,
+    Opened,
+    Paths,
+    Resources,
+    Timezone,
+    open_tables,
+)
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
 from klamm.report.values import Cell, Page, Table, Tone
@@ -86,9 +97,7 @@ Out = Annotated[
 ]
 
 
-@uses_engine
 def run(
-    resources: Resources,
     paths: Paths,
     as_of: Annotated[
         str | None,
@@ -115,8 +124,14 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing answers.")
     ] = False,
+    master: Master = None,
+    timezone: Timezone = None,
+    engine: EngineName = "auto",
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Report what a cluster did, from logs or an event table: states, elections, violations."""
+    resources = Resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.full_disk import full_disk_errors
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths

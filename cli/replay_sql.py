@@ -11,7 +11,17 @@ from typing import Annotated
 import typer
 
 from klamm.cli.options import AsJson, print_json, table_lines
-from klamm.cli.replay_input import Paths, Resources, open_tables, uses_engine
+from klamm.cli.replay_input import (
+    MEMORY_MB,
+    Cores,
+    EngineName,
+    Master,
+    Memory,
+    Paths,
+    Resources,
+    Timezone,
+    open_tables,
+)
 from klamm.report.scales import time_text
 
 MOST_ROWS = 100
@@ -28,9 +38,7 @@ run), names (the names behind the event table's hash codes), damaged (unreadable
 """
 
 
-@uses_engine
 def sql(
-    resources: Resources,
     query: Annotated[
         str, typer.Argument(metavar="SELECT", help="SELECT or DESCRIBE, in DuckDB's SQL.")
     ],
@@ -39,8 +47,14 @@ def sql(
         int, typer.Option(min=1, max=1_000_000, help="Maximum number of rows.")
     ] = MOST_ROWS,
     json: AsJson = False,
+    master: Master = None,
+    timezone: Timezone = None,
+    engine: EngineName = "auto",
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Run a read-only SQL query on the events in logs or in an event table."""
+    resources = Resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths
     from klamm.replay.views import ask, check_first_word, make_views

@@ -12,13 +12,12 @@ from typing import Annotated, Final
 
 import typer
 
-from klamm.cli.client import ServerClient
-from klamm.cli.options import finite, table_lines
-from klamm.cli.server_options import Answered, asks_server
+from klamm.cli.client import ServerClient, find_server
+from klamm.cli.options import AsJson, finite, print_result, table_lines
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import brokers_text, counted, joined, listed
 from klamm.cluster.errors import WrongState
-from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.status import (
     ActiveDiskFault,
     BrokerStatus,
@@ -46,9 +45,7 @@ Exit codes: 11 if the cluster is not healthy after the SECONDS of --wait.
 """
 
 
-@asks_server
 def status(
-    client: ServerClient,
     wait: Annotated[
         float | None,
         typer.Option(
@@ -58,15 +55,19 @@ def status(
             help="First wait until the cluster is healthy, at most this long.",
         ),
     ] = None,
-) -> Answered:
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
     """Show controller, brokers, pending work, faults and malformed znodes.
 
     A cluster is healthy if every broker is running, registered and not isolated, every partition
     has a live leader and all its replicas in sync, and no topic is being deleted and no partition
     reassigned.
     """
+    client = find_server(server, data_dir)
     values = client.status() if wait is None else _healthy_status(client, wait)
-    return values, "\n".join(map(harmless_line, status_lines(values)))
+    print_result(json, values, status_lines(values))
 
 
 def _healthy_status(client: ServerClient, wait_s: float) -> Status:

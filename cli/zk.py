@@ -17,12 +17,12 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from klamm.cli.client import ServerClient
+from klamm.cli.client import find_server
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_zookeeper_server
 from klamm.cli.connect import open_session, security_of, zookeeper_of
-from klamm.cli.options import AsJson, print_lines, table_lines
-from klamm.cli.server_options import Answered, DataDirectory, Server, asks_server
+from klamm.cli.options import AsJson, print_lines, print_result, table_lines
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import listed
@@ -244,20 +244,24 @@ def _print_outcome(outcome: dict[str, object], as_json: bool, *lines: str) -> No
 
 
 @app.command("servers", epilog=_SERVERS_EXAMPLES)
-@asks_server
-def servers_command(client: ServerClient) -> Answered:
+def servers_command(
+    server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+) -> None:
     """Show the embedded ZooKeeper servers of a running klamm up, and their states."""
-    answer = client.get("/zookeeper")
+    answer = find_server(server, data_dir).get("/zookeeper")
     rows = [(one["id"], one["address"], one["state"]) for one in answer["servers"]]
-    return answer, "\n".join(table_lines([("Server", "Address", "State"), *rows]))
+    print_result(json, answer, table_lines([("Server", "Address", "State"), *rows]))
 
 
 def _command_of(action: str) -> Callable[..., None]:
-    @asks_server
-    def act(client: ServerClient, which: Which) -> Answered:
+    def act(
+        which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+    ) -> None:
+        client = find_server(server, data_dir)
         with waiting(f"ZooKeeper server {which} ({action})"):
             answer = client.post(f"/zookeeper/{quote(which, safe='')}/{action}")
-        return answer, f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}"
+        changed = f"{answer['before']} -> {answer['state']}"
+        print_result(json, answer, [f"ZooKeeper server {answer['id']}: {changed}"])
 
     return act
 
