@@ -20,7 +20,6 @@ class Bandwidth(Actor):
         copying.on_change = self.woken
 
     def next_due_ms(self) -> float | None:
-        """Return the time at which the next copied records arrive, in monotonic milliseconds."""
         return self._copying.next_due_ms()
 
     def run_event(self) -> None:

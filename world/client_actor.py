@@ -47,11 +47,9 @@ class ClientActor(Actor):
         self._clock = clock
 
     def next_due_ms(self) -> float | None:
-        """Return the due time of the client's next timer, in monotonic milliseconds."""
         return self._client.next_due_ms()
 
     def run_event(self) -> None:
-        """Handle one message, or the timers that are due, and send the resulting messages."""
         now_ms = self._clock.monotonic_ms()
         if self.inbox:
             message = self.inbox.popleft()

@@ -134,12 +134,10 @@ class BrokerActor(Actor):
             self.give(RegistrationChanged(is_deleted=False))
 
     def next_due_ms(self) -> float | None:
-        """Return the due time of the broker's next timer, in monotonic milliseconds."""
         due_ms = self._node.broker.next_due_ms()
         return due_ms if self._retry is None else earliest((due_ms, self._retry[0]))
 
     def run_event(self) -> None:
-        """Handle one message, or the timers that are due."""
         if self._retry is not None and self._retry[0] <= self._clock.monotonic_ms():
             (_, again), self._retry = self._retry, None
             self._start_up(again)
@@ -269,15 +267,12 @@ class ControllerActor(Actor):
         controller.events.on_put = self.woken
 
     def receive(self, message: Message) -> None:
-        """Queue a message."""
         self._controller.receive(message)
 
     def has_events(self) -> bool:
-        """Return True if an event other than a timer is queued."""
         return self._controller.events.event_queue_size > 0
 
     def next_due_ms(self) -> float | None:
-        """Return the due time of the controller's next timer, in monotonic milliseconds."""
         return self._controller.next_due_ms()
 
     @property
@@ -286,5 +281,4 @@ class ControllerActor(Actor):
         return self._controller.is_shut_down and self.task is None
 
     def run_event(self) -> None:
-        """Process one controller event."""
         self._controller.step()

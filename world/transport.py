@@ -438,7 +438,6 @@ class SimulatedTransport(RoutedTransport):
         return delivered
 
     def deliver(self, message: Message) -> None:
-        """Pass a message to its receiver now."""
         if isinstance(message.body, Disconnected):
             self._broken.pop((message.destination, message.source), None)
         super().deliver(message)

@@ -53,7 +53,6 @@ class BrokersStore(RecordedStore):
         self._broker_ids = broker_ids
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Execute a batch of reads."""
         return [
             self._without_controllers(result)
             if isinstance(op, GetChildren) and op.path == BrokerIdsZNode.path

@@ -91,7 +91,6 @@ class LiveDriver(ScenarioDriver, Generic[C]):
         )
 
     def add_client(self, client: Client) -> None:
-        """Add a producer or consumer."""
         self.cluster.clients.add(client)
 
     def call_client(self, function: Callable[[float], T]) -> T:

@@ -33,7 +33,6 @@ class RealDriver(LiveDriver[RealCluster]):
 
     @property
     def rows(self) -> Sequence[JournalRow]:
-        """All journal rows of the cluster so far."""
         return self._journal.rows
 
     def quiesce(self) -> None:
@@ -43,5 +42,4 @@ class RealDriver(LiveDriver[RealCluster]):
         )
 
     def disagreements_with_zookeeper(self) -> list[str]:
-        """Return the differences between ZooKeeper, the brokers and the controller."""
         return check_cluster(self.cluster, self.cluster.store)

@@ -54,7 +54,6 @@ class SimulatedDriver(ScenarioDriver):
 
     @property
     def rows(self) -> Sequence[JournalRow]:
-        """All journal rows of the simulated world so far."""
         return self.cluster.journal.rows
 
     @property
@@ -64,16 +63,13 @@ class SimulatedDriver(ScenarioDriver):
 
     @property
     def elapsed_ms(self) -> float:
-        """Virtual time since the start of the simulated world, in milliseconds."""
         return self.cluster.clock.monotonic_ms()
 
     @property
     def steps_run(self) -> int:
-        """Number of steps that the simulated world has run."""
         return self.cluster.steps_run
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Start a producer with constant rates, in records per second for each partition."""
         for tp in records_per_s:
             if tp in self.clients.produced:
                 raise WrongState(f"{tp} already has a producer", hint=ONLY_PRODUCER)
@@ -85,14 +81,12 @@ class SimulatedDriver(ScenarioDriver):
             self._watcher.add_constant_rates(producer)
 
     def acknowledged(self, partition: TopicPartition) -> int:
-        """Return how many of the records sent to a partition were acknowledged."""
         for workload in self._workloads:
             if partition in workload.partitions:
                 return workload.acknowledged(partition)
         return super().acknowledged(partition)
 
     def add_client(self, client: Client) -> None:
-        """Add a producer or consumer."""
         self.cluster.add_client(client)
 
     def call_client(self, function: Callable[[float], T]) -> T:
@@ -100,7 +94,6 @@ class SimulatedDriver(ScenarioDriver):
         return function(self.cluster.clock.monotonic_ms())
 
     def watch(self, names: Sequence[str]) -> None:
-        """Check these invariants after every event from now on."""
         if names:
             self._watcher = Watcher(self.cluster, names)
 
@@ -114,11 +107,9 @@ class SimulatedDriver(ScenarioDriver):
         return is_met
 
     def break_session(self, broker_id: int, how: str) -> None:
-        """Break a broker's ZooKeeper session or connection by one of SESSION_FAULTS."""
         SESSION_FAULTS[how].inject(self.cluster, broker_id)
 
     def break_at(self, point: Breakpoint) -> Callable[[], bool]:
-        """Stop a controller, once, at a moment of its work."""
         return self._breakpoints.add(point)
 
     def advance(self, count: int) -> None:
@@ -135,11 +126,9 @@ class SimulatedDriver(ScenarioDriver):
         self.run_for(2_000)
 
     def disagreements_with_zookeeper(self) -> list[str]:
-        """Return the differences between ZooKeeper, the brokers and the controller."""
         return check_simulated_world(self.cluster)
 
     def disagreements(self) -> list[str]:
-        """Return the findings of all checks, one line each."""
         for workload in self._workloads:
             workload.check()
         lost = [line for workload in self._workloads for line in workload.violations]

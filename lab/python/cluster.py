@@ -204,11 +204,6 @@ class ScriptedCluster(Actions):
     # -- actions
 
     def act(self, word: str, value: Value = None, /, **arguments: Value) -> None:
-        """Execute the action with this name in drills, with a single value or named arguments.
-
-        Arguments that are None are left out. Raises ClusterError if the action is not possible or
-        fails.
-        """
         with self._errors(str(word)):
             if not isinstance(word, str) or word not in DRILL_ACTIONS:
                 hint = suggestion(

@@ -86,7 +86,6 @@ class JournalGuard(Actor):
         return 0.0 if self.failure is None else self._clock.monotonic_ms() - self._failed_at_ms
 
     def next_due_ms(self) -> float | None:
-        """Return the time of the next retry, in monotonic milliseconds."""
         return self._retry_at_ms
 
     def run_event(self) -> None:

@@ -37,7 +37,6 @@ class _HubClient(ClientActor):
         self._due_ms: float | None = None
 
     def next_due_ms(self) -> float | None:
-        """Return the due time of the client's next timer, in monotonic milliseconds."""
         if not self._is_due_known:
             self._due_ms = super().next_due_ms()
             self._is_due_known = True
@@ -48,7 +47,6 @@ class _HubClient(ClientActor):
         self._is_due_known = False
 
     def run_event(self) -> None:
-        """Handle one message, or the timers that are due."""
         self.changed()
         super().run_event()
         self.changed()

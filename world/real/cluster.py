@@ -374,7 +374,6 @@ class RealCluster(NodeHost[RunningNode], LiveHost):
         return [f"{address}: {error!r}" for address, error in tuple(self._hub.errors)]
 
     def broker_thread_paused(self) -> contextlib.AbstractContextManager[None]:
-        """Context manager that pauses the processing of broker events while its body runs."""
         return self._hub.held()
 
     def _active(self, running: RunningNode) -> KafkaController | None:

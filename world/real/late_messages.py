@@ -37,7 +37,6 @@ class LateMessages(Actor):
         self._count = 0
 
     def next_due_ms(self) -> float | None:
-        """Return the time at which the next message is due, in monotonic milliseconds."""
         return self._due[0][0] if self._due else None
 
     def run_event(self) -> None:

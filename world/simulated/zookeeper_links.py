@@ -100,7 +100,6 @@ class ZooKeeperLinks(Actor):
         return earliest((late_ms, self._server.next_lagging_ms()))
 
     def run_event(self) -> None:
-        """Deliver the replies and events that are due."""
         self._server.apply_lagging()
         now_ms = self._clock.monotonic_ms()
         while self._late and self._late[0][0] <= now_ms:
