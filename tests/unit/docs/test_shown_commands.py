@@ -44,7 +44,7 @@ def test_klamm_takes_the_command(shown: str) -> None:
     while hasattr(command, "commands"):
         name, command, words = command.resolve_command(context, words)
         assert name is not None
-        context = command.make_context(name, list(words))
+        context = command.make_context(name, list(words), parent=context)
     assert context.params
 
 
