@@ -1,14 +1,16 @@
 """Actions that only drills and recorded scenarios use, one class for each.
 
-Those that are also in the HTTP API are in actions.py. The docstring of an action is its text in the
-docs of drills.
+Those that are also in the HTTP API are in actions.py and network_actions.py.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError, UsageError, WrongState
@@ -26,6 +28,15 @@ from klamm.lab.actions.network_actions import HealNetwork
 from klamm.lab.actions.target import ScenarioTarget
 from klamm.lab.conditions.condition import Condition
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
+from klamm.lab.value_types import (
+    Duration,
+    ElectedPartitions,
+    Partition,
+    Path,
+    Replicas,
+    ZnodeData,
+    ZooKeeperServer,
+)
 from klamm.tools.command_result import CommandResult
 from klamm.world.cluster import Cluster, brokers_of, nodes_of
 from klamm.world.preloading import preload_replicas
@@ -60,6 +71,8 @@ class RunTool(Action, frozen=True):
     """Run one of Kafka's tools, with its arguments as on klamm's command line. `{zk}` and
     `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of the step's `files`."""
 
+    HAS_RESULT = True
+
     tool: str
     args: tuple[str, ...]
     files: Mapping[str, str] = {}
@@ -80,8 +93,8 @@ class RunTool(Action, frozen=True):
 class CreateZnode(Action, frozen=True):
     """Create znodes manually. Text is written unchanged, null as no data, other values as JSON."""
 
-    path: str
-    data: bytes | None
+    path: Path
+    data: ZnodeData
     is_sequential: bool = False
     """Whether the znode gets a ten-digit suffix."""
 
@@ -99,8 +112,8 @@ def znode_data(value: Any) -> bytes | None:
 class SetZnode(Action, frozen=True):
     """Overwrite znodes manually, regardless of their versions."""
 
-    path: str
-    data: bytes | None
+    path: Path
+    data: ZnodeData
 
     def act(self, run: ScenarioTarget) -> None:
         run.write(SetData(self.path, self.data))
@@ -109,7 +122,7 @@ class SetZnode(Action, frozen=True):
 class DeleteZnode(Action, frozen=True):
     """Delete znodes manually, regardless of their versions."""
 
-    path: str
+    path: Path
 
     def act(self, run: ScenarioTarget) -> None:
         run.write(Delete(self.path, ANY_VERSION))
@@ -178,7 +191,7 @@ class ActOnZooKeeper(Action, frozen=True):
     ON_KAFKA = False
 
     action: str
-    server: str = ""
+    server: ZooKeeperServer = ""
 
     def act(self, run: ScenarioTarget) -> None:
         ensemble = run.driver.ensemble
@@ -196,7 +209,9 @@ class ActOnZooKeeper(Action, frozen=True):
 class Reassign(Action, frozen=True):
     """Ask the controller to move partitions to other replicas."""
 
-    targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    HAS_RESULT = True
+
+    targets: Mapping[Partition, Replicas | None] = msgspec.field(name="replicas")
     """None cancels a reassignment."""
 
     def act(self, run: ScenarioTarget) -> CommandResult:
@@ -211,8 +226,10 @@ class ElectLeaders(Action, frozen=True):
     ``partitions``: None for all partitions that need an election.
     """
 
+    HAS_RESULT = True
+
     election_type: ElectionType
-    partitions: tuple[TopicPartition, ...] | None
+    partitions: ElectedPartitions
 
     def act(self, run: ScenarioTarget) -> CommandResult:
         request = ElectLeadersRequest(self.election_type, self.partitions, int(STEP_TIMEOUT_MS))
@@ -226,7 +243,7 @@ class Produce(Action, frozen=True):
     while the next steps run, and a consumer reads them. At the end of the drill the consumer must
     have read every acknowledged record once and in order."""
 
-    records: Mapping[TopicPartition, int]
+    records: Mapping[Partition, Annotated[int, Meta(ge=1, le=1_000_000)]]
 
     def act(self, run: ScenarioTarget) -> None:
         for tp, count in self.records.items():
@@ -241,7 +258,7 @@ class ProduceConstantly(Action, frozen=True):
 
     SIMULATED_ONLY = True
 
-    records_per_s: Mapping[TopicPartition, float]
+    records_per_s: Mapping[Partition, Annotated[float, Meta(ge=0.0, le=1_000_000.0)]]
 
     def act(self, run: ScenarioTarget) -> None:
         for tp in self.records_per_s:
@@ -271,7 +288,7 @@ class Preload(Action, frozen=True):
 class Wait(Action, frozen=True):
     """Wait for a duration in ms, s or min."""
 
-    duration_ms: float
+    duration_ms: Duration = msgspec.field(name="duration")
 
     def act(self, run: ScenarioTarget) -> None:
         run.driver.run_for(self.duration_ms)
@@ -284,10 +301,10 @@ class Advance(Action, frozen=True):
 
     SIMULATED_ONLY = True
 
-    count: int
+    steps: Annotated[int, Meta(ge=1, le=1_000_000)]
 
     def act(self, run: ScenarioTarget) -> None:
-        run.driver.advance(self.count)
+        run.driver.advance(self.steps)
 
 
 class BreakSession(BrokerAction, frozen=True):

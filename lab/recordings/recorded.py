@@ -21,6 +21,7 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import ControlRequest
 from klamm.lab.actions import actions, steps
 from klamm.lab.actions.action import Action, BrokerAction
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
 from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.conditions.view import ClusterView, state_path
@@ -226,7 +227,7 @@ def _action(step: Json, scenario: Json) -> Action:
         case "fail_log_dir":
             return actions.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case op:
-            kind = actions.ACTIONS.get(op)
+            kind = ACTIONS.get(op)
             if kind is None or not issubclass(kind.action, BrokerAction):
                 raise UsageError(f"unknown scenario step {op}")
             return kind.action(step["broker"])

@@ -14,11 +14,11 @@ import yaml
 
 from klamm.cluster.errors import NotFound, UsageError
 from klamm.cluster.quirks import Quirks
-from klamm.lab.conditions.triggers import Instant, OnRow
+from klamm.lab.conditions.triggers import TRIGGERS, Instant, OnRow
 from klamm.lab.drill import Drill, Step
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.reading import DrillReader
-from klamm.lab.language.trigger_language import TRIGGERS
+from klamm.lab.language.values import read_kind
 from klamm.lab.run.drill_run import Follower, Verdict, play, verdict_of
 from klamm.lab.run.runner import StepResult
 
@@ -144,6 +144,6 @@ def parse_moment(text: str, drill: Drill) -> TimePoint:
         least_ms = at_ms - _MS_TOLERANCE
         return TimePoint(text, lambda run: lambda: run.driver.elapsed_ms >= least_ms, at_ms)
     value = reader.fields(node, "a moment", ("on",))["on"].value
-    trigger = TRIGGERS["on"].read(reader, value)
+    trigger = read_kind(reader, value, TRIGGERS["on"], "on")
     assert isinstance(trigger, OnRow)
     return TimePoint(text, lambda run: trigger.next_occurrence(run.driver))

@@ -23,7 +23,7 @@ from klamm.cluster.requests import (
     ElectLeadersResponse,
 )
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.lab.actions.action import Action, BrokerRef, InRack
+from klamm.lab.actions.action import Action, BrokerRef, InRack, request_of
 from klamm.lab.actions.actions import (
     BounceRegistration,
     FailDisk,
@@ -38,7 +38,6 @@ from klamm.lab.actions.actions import (
     SlowDisk,
     Start,
     Stop,
-    request_of,
 )
 from klamm.lab.actions.network_actions import (
     OTHERS,

@@ -13,13 +13,13 @@ from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.lab.actions import actions, network_actions, steps
 from klamm.lab.actions.action import InRack, IsrFollower
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.conditions import conditions as scenario_conditions
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
 from klamm.lab.conditions.triggers import At, AtBreakpoint, AtStep, Every, OnRow
 from klamm.lab.drill import Drill, Quiesce, Step
 from klamm.lab.drills.library import BUGS, NAMES, find_drill, named_drill
-from klamm.lab.language.actions import DRILL_ACTIONS
 from klamm.lab.language.language import DRILL_WORDS, parse_drill, read_drill
 from klamm.lab.language.step_language import STEP_WORDS
 from klamm.statemachines.reassignment import Phase
@@ -169,8 +169,8 @@ def test_an_action_compiles(line: str) -> None:
 
 
 def test_every_action_has_a_case_and_an_example_that_compiles() -> None:
-    assert {line.split(":")[0] for line in ACTION_CASES} == set(DRILL_ACTIONS)
-    for word, kind in DRILL_ACTIONS.items():
+    assert {line.split(":")[0] for line in ACTION_CASES} == set(ACTIONS)
+    for word, kind in ACTIONS.items():
         assert kind.example.split(":")[0] == word
         assert last_step(f"  - {kind.example}\n").actions
 
@@ -321,13 +321,17 @@ def test_a_trigger_makes_a_step_wait_beside_the_others() -> None:
 
 WRONG = {
     "- {at: soon, kill: 1}": ("5:10", "at must be a duration, not 'soon'", "as in 500ms"),
-    "- {every: 1ms, kill: 1}": ("5:13", "every must be at least 10ms", ""),
+    "- {every: 1ms, kill: 1}": ("5:13", "every: the interval must be at least 10ms", ""),
     "- {at: 1s, every: 1s, kill: 1}": ("5:14", "a step has at most one trigger: give either", ""),
     "- {at: 1s}": ("5:5", "a step requires an action, 'until' or 'expect'", ""),
     "- {on: {knd: event}, kill: 1}": ("5:11", "unknown word in a journal row 'knd'", "kind?"),
     "- {before: B9, kill: 1}": ("5:14", "unknown controller step 'B9'", "known: U1, U3"),
     "- {before: U2, kill: 1}": ("5:14", "unknown controller step 'U2'", "known: U1, U3"),
-    "- {before: {operation: 2}, kill: 1}": ("5:14", "a controller step requires 'event'", ""),
+    "- {before: {operation: 2}, kill: 1}": (
+        "5:14",
+        "before requires 'event'",
+        "one of ControllerEvent",
+    ),
     "- {before: {event: TopicDelet}, kill: 1}": (
         "5:22",
         "unknown controller event",
@@ -341,8 +345,12 @@ WRONG = {
         "put it before",
     ),
     "- {at: {step: 3}, kill: 1}": ("5:6", "there is no step 3", "1 is their end"),
-    "- {at: {advance: 3}, kill: 1}": ("5:10", "a moment of the drill requires 'step'", ""),
-    "- {at: {step: 1, advance: 3, wait: 1s}, kill: 1}": ("5:32", "give either advance or wait", ""),
+    "- {at: {advance: 3}, kill: 1}": ("5:10", "at requires 'step'", ""),
+    "- {at: {step: 1, advance: 3, wait: 1s}, kill: 1}": (
+        "5:10",
+        "at: give either 'advance' or 'wait'",
+        "",
+    ),
     "- {at: {step: 0}, kill: 1}": ("5:17", "step must be from 1", ""),
     "- {at: 1s, steps: [{at: 1s, kill: 0}]}": ("5:6", "a step with a trigger is already", ""),
     "- {repeat: 0, kill: 1}": ("5:14", "repeat must be from 1 to 1000, not 0", ""),
@@ -387,9 +395,9 @@ WRONG = {
         "'within' is the timeout of 'until', which is missing here",
         "",
     ),
-    "- {wait: soon}": ("5:12", "a wait must be a duration, not 'soon'", "as in 500ms"),
+    "- {wait: soon}": ("5:12", "wait must be a duration, not 'soon'", "as in 500ms"),
     "- {move_controller: 1}": ("5:23", "move_controller takes no value", ""),
-    "- {preload: {t-0: 1001TB}}": ("5:21", "a preloaded size must be at most 1000TB", ""),
+    "- {preload: {t-0: 1001TB}}": ("5:21", "preload of t-0 must be at most 1000TB", ""),
     "- {heal_network: 1}": ("5:20", "heal_network takes no value", ""),
     "- isolate: []": ("5:14", "name at least one broker", "heal_network ends an isolation"),
     "- isolate: [0, 2, 1]": ("5:14", "cannot isolate all brokers of the cluster", "leave at"),
@@ -447,11 +455,11 @@ WRONG = {
     "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
     "- kill: [1, 1]": ("5:11", "broker 1 is listed twice", ""),
     "- {for_each: [0, 1], start: [0, 1, each]}": ("5:31", "broker 0 is listed twice", ""),
-    "- {delete_znode: a}": ("5:20", "a znode must be the path of a znode, not 'a'", ""),
-    "- {delete_znode: /a/}": ("5:20", "a znode must be the path of a znode, not '/a/'", ""),
+    "- {delete_znode: a}": ("5:20", "delete_znode must be the path of a znode, not 'a'", ""),
+    "- {delete_znode: /a/}": ("5:20", "delete_znode must be the path of a znode, not '/a/'", ""),
     "- {delete_znode: [/a, /a//b]}": (
         "5:25",
-        "a znode must be the path of a znode, not '/a//b'",
+        "delete_znode must be the path of a znode, not '/a//b'",
         "",
     ),
     "- {run: topic --list}": ("5:11", "unknown tool 'topic'", "did you mean topics?"),
@@ -522,7 +530,7 @@ WRONG = {
         "ms must be from -86400000 to 86400000, not 99999999999999999999999",
         "",
     ),
-    "- {wait: 2h}": ("5:12", "a wait must be a duration, not '2h'", "5min"),
+    "- {wait: 2h}": ("5:12", "wait must be a duration, not '2h'", "5min"),
     "- {for_each: [], kill: each}": ("5:16", "for_each has no broker", "use broker, or a list"),
     "- {until: {healthy: true}, within: 0s}": ("5:38", "within must be more than 0s", "as in"),
     "- run: topics --zookeeper {zkk} --list": ("5:10", "unknown placeholder '{zkk}'", "{zk}?"),
@@ -531,9 +539,9 @@ WRONG = {
         "journal must be true or false, not 'yes'",
         "",
     ),
-    "- preload: {t-0: 5}": ("5:20", "a preloaded size must be a size, not '5'", "as in 500MB, 2TB"),
-    "- preload: {t-0: 1001TB}": ("5:20", "a preloaded size must be at most 1000TB, not 1001TB", ""),
-    f"- preload: {{t-0: {'9' * 400}B}}": ("5:20", "a preloaded size must be at most 1000TB", ""),
+    "- preload: {t-0: 5}": ("5:20", "preload of t-0 must be a size, not '5'", "as in 500MB, 2TB"),
+    "- preload: {t-0: 1001TB}": ("5:20", "preload of t-0 must be at most 1000TB, not 1001TB", ""),
+    f"- preload: {{t-0: {'9' * 400}B}}": ("5:20", "preload of t-0 must be at most 1000TB", ""),
     f"- create_znode: {{/x: 1{'0' * 400}.5}}": ("5:24", "the number 10", ""),
     "- kill: rack x": ("5:11", "the cluster has no racks", "cluster: {racks: [a, b, c]}"),
     "- kill_zookeeper: boss": ("5:21", "'boss' is not a server", "use an id, leader or follower"),
@@ -629,7 +637,7 @@ def test_the_words_kept_for_later_are_free() -> None:
     for word in ("when", "if"):
         assert word not in (
             *DRILL_WORDS,
-            *DRILL_ACTIONS,
+            *ACTIONS,
             *scenario_conditions.CONDITIONS,
             *STEP_WORDS,
         )
