@@ -14,7 +14,7 @@ import msgspec
 from klamm.lab.actions.action import Action
 from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.conditions import CONDITIONS
-from klamm.lab.language.values import python_type, type_of
+from klamm.lab.language.values import python_type
 
 _COLUMNS: Final = 100
 BY_HAND: Final = ("run",)
@@ -26,7 +26,7 @@ def conditions() -> str:
     lines = []
     for word, kind in CONDITIONS.items():
         if not kind.is_of_tool:
-            lines.append(f"    {word}: {python_type(type_of(kind.value))}")
+            lines.append(f"    {word}: {python_type(kind.value)}")
             lines += _docstring(kind.about, 4)
     return "\n".join(lines) + "\n    # "
 
@@ -43,8 +43,9 @@ def methods() -> str:
             lines += [f"        {one}," for one in _parameters(kind.action)]
             lines += ["    ) -> None:", *docs, ""]
             continue
-        name = kind.parameter
-        typed = f", {name}: {python_type(type_of(kind.value))}" if name else ""
+        text = python_type(kind.value)
+        name = "brokers" if text == "Brokers" else kind.parameter
+        typed = f", {name}: {text}" if name else ""
         lines += [f"    def {word}(self{typed}) -> None:", *docs]
         lines += [f'        self.act("{word}"{name and ", "}{name})', ""]
     return "\n".join(lines) + "\n    # "
@@ -55,7 +56,7 @@ def _parameters(action: type[Action]) -> list[str]:
     found = []
     for field in sorted(msgspec.structs.fields(action), key=lambda field: not field.required):
         name = field.encode_name + "_" * keyword.iskeyword(field.encode_name)
-        text = python_type(type_of(field.type))
+        text = python_type(field.type)
         found.append(f"{name}: {text}" if field.required else f"{name}: {text} | None = None")
     return found
 

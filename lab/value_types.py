@@ -34,7 +34,6 @@ class Form(Enum):
     LOG_DIR = "log directory"
     COMMAND = "command"
     PARTITION = "partition"
-    SORTED_PARTITIONS = "sorted partitions"
     ELECTED_PARTITIONS = "elected partitions"
     BROKER = "broker"
     BROKERS = "brokers"
@@ -43,7 +42,6 @@ class Form(Enum):
     PARTIES = "parties"
     BROKER_ID = "broker id"
     BROKER_IDS = "broker ids"
-    SORTED_BROKER_IDS = "sorted broker ids"
     REPLICAS = "replicas"
     LEADER = "leader"
     CONTROLLER = "controller"
@@ -118,19 +116,19 @@ Texts = Annotated[list[Text], Meta(min_length=1)]
 Topics = Annotated[list[Topic], Meta(min_length=1)]
 Paths = Annotated[list[Path], Meta(min_length=1)]
 Partitions = Annotated[list[Partition], Meta(min_length=1)]
-SortedPartitions = Annotated[list[PartitionName], form(Form.SORTED_PARTITIONS)]
+PartitionNames = list[PartitionName]
 ElectedPartitions = Annotated[tuple[TopicPartition, ...] | None, form(Form.ELECTED_PARTITIONS)]
 BrokerIds = Annotated[list[int], form(Form.BROKER_IDS)]
-SortedBrokerIds = Annotated[list[int], form(Form.SORTED_BROKER_IDS)]
 KnownBrokers = Annotated[list[int], form(Form.KNOWN_BROKERS)]
 """Brokers that are known before the drill runs."""
 ReplicaList = Annotated[list[int], form(Form.REPLICAS)]
 Replicas = Annotated[tuple[int, ...], form(Form.REPLICAS)]
 
-Znodes = dict[Path, Any]
+Znodes = Mapping[Path, ZnodeData]
+ZnodeValues = dict[Path, Any]
 Counts = dict[PartitionName, Count]
 Leaders = dict[PartitionName, Leader]
 Isrs = dict[PartitionName, BrokerIds]
 ReplicaLists = dict[PartitionName, ReplicaList]
 States = dict[PartitionName, State]
-Hosts = dict[Annotated[str, form(Form.BROKER_ID)], SortedPartitions]
+Hosts = dict[Annotated[str, form(Form.BROKER_ID)], PartitionNames]

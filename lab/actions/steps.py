@@ -32,9 +32,11 @@ from klamm.lab.value_types import (
     Duration,
     ElectedPartitions,
     Partition,
-    Path,
+    Partitions,
+    Paths,
     Replicas,
-    ZnodeData,
+    Size,
+    Znodes,
     ZooKeeperServer,
 )
 from klamm.tools.command_result import CommandResult
@@ -93,13 +95,13 @@ class RunTool(Action, frozen=True):
 class CreateZnode(Action, frozen=True):
     """Create znodes manually. Text is written unchanged, null as no data, other values as JSON."""
 
-    path: Path
-    data: ZnodeData
+    znodes: Znodes
     is_sequential: bool = False
-    """Whether the znode gets a ten-digit suffix."""
+    """Whether the znodes get a ten-digit suffix."""
 
     def act(self, run: ScenarioTarget) -> None:
-        run.write(Create(self.path, self.data, sequential=self.is_sequential))
+        for path, data in self.znodes.items():
+            run.write(Create(path, data, sequential=self.is_sequential))
 
 
 def znode_data(value: Any) -> bytes | None:
@@ -112,20 +114,21 @@ def znode_data(value: Any) -> bytes | None:
 class SetZnode(Action, frozen=True):
     """Overwrite znodes manually, regardless of their versions."""
 
-    path: Path
-    data: ZnodeData
+    znodes: Znodes
 
     def act(self, run: ScenarioTarget) -> None:
-        run.write(SetData(self.path, self.data))
+        for path, data in self.znodes.items():
+            run.write(SetData(path, data))
 
 
 class DeleteZnode(Action, frozen=True):
     """Delete znodes manually, regardless of their versions."""
 
-    path: Path
+    paths: Paths
 
     def act(self, run: ScenarioTarget) -> None:
-        run.write(Delete(self.path, ANY_VERSION))
+        for path in self.paths:
+            run.write(Delete(path, ANY_VERSION))
 
 
 class SetTopicPartitions(Action, frozen=True):
@@ -133,17 +136,19 @@ class SetTopicPartitions(Action, frozen=True):
     other replicas of existing ones, which it replaces by the old ones (`--quirks KAFKA-12493`:
     which the next controller takes over)."""
 
-    topic: str
-    partitions: Mapping[str, list[int]]
-    """Replicas, by partition number."""
+    replicas: Mapping[Partition, Replicas]
 
     def act(self, run: ScenarioTarget) -> None:
-        path = TopicZNode.path(self.topic)
-        node = run.view.read_json(path)
-        if node is None or not isinstance(node.get("partitions"), dict):
-            raise KlammError(f"cannot set partitions: znode {path} is missing or malformed")
-        node["partitions"].update(self.partitions)
-        run.write(SetData(path, json.dumps(node).encode()))
+        topics: dict[str, dict[str, tuple[int, ...]]] = {}
+        for tp, ids in self.replicas.items():
+            topics.setdefault(tp.topic, {})[str(tp.partition)] = ids
+        for topic, partitions in topics.items():
+            path = TopicZNode.path(topic)
+            node = run.view.read_json(path)
+            if node is None or not isinstance(node.get("partitions"), dict):
+                raise KlammError(f"cannot set partitions: znode {path} is missing or malformed")
+            node["partitions"].update(partitions)
+            run.write(SetData(path, json.dumps(node).encode()))
 
 
 class KillAll(Action, frozen=True):
@@ -211,13 +216,24 @@ class Reassign(Action, frozen=True):
 
     HAS_RESULT = True
 
-    targets: Mapping[Partition, Replicas | None] = msgspec.field(name="replicas")
+    replicas: Mapping[Partition, Replicas | None]
     """None cancels a reassignment."""
 
     def act(self, run: ScenarioTarget) -> CommandResult:
-        response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.targets))
+        response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.replicas))
         assert isinstance(response, AlterPartitionReassignmentsResponse)
         return _answer(response.error, response.partitions)
+
+
+class CancelReassignment(Action, frozen=True):
+    """Ask the controller to cancel reassignments of partitions."""
+
+    HAS_RESULT = True
+
+    partitions: Partitions
+
+    def act(self, run: ScenarioTarget) -> CommandResult:
+        return Reassign(dict.fromkeys(self.partitions)).act(run)
 
 
 class ElectLeaders(Action, frozen=True):
@@ -272,16 +288,19 @@ class Preload(Action, frozen=True):
 
     ON_KAFKA = False
 
-    partition: TopicPartition
-    size_bytes: int
+    sizes: Mapping[Partition, Size]
 
     def act(self, run: ScenarioTarget) -> None:
-        tp, cluster = self.partition, run.cluster
+        for tp, size_bytes in self.sizes.items():
+            self._preload(run, tp, size_bytes)
+
+    def _preload(self, run: ScenarioTarget, tp: TopicPartition, size_bytes: int) -> None:
+        cluster = run.cluster
         if tp in run.produced():
             problem = f"cannot preload {tp}: an earlier step produces to it"
             raise WrongState(problem, hint="preload it first")
         run.driver.call_client(
-            lambda _: preload_replicas(brokers_of(cluster), tp, self.size_bytes, cluster.clock)
+            lambda _: preload_replicas(brokers_of(cluster), tp, size_bytes, cluster.clock)
         )
 
 

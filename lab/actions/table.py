@@ -7,25 +7,16 @@ the methods of clusters in Python, the docs and the HTTP API are derived from th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.cluster.types import ElectionType
 from klamm.lab.actions import actions, network_actions, steps
 from klamm.lab.actions.action import Action, BrokerAction, BrokerRef, about
 from klamm.lab.actions.tools import TOOLS
-from klamm.lab.value_types import (
-    Form,
-    Partition,
-    Partitions,
-    Path,
-    Paths,
-    Replicas,
-    Size,
-    ZnodeData,
-    form,
-)
+from klamm.lab.value_types import Form, form
 from klamm.world.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE
 
@@ -51,57 +42,31 @@ class ActionKind(NamedTuple):
     about: str
 
 
-def kind_of(
-    action: type[Action],
-    example: str,
-    fixed: Mapping[str, Any] = {},
-    parameter: str = "",
-    text: str = "",
-) -> ActionKind:
+def kind_of(action: type[Action], example: str, text: str = "", /, **fixed: Any) -> ActionKind:
     """Return the row of an action whose arguments determine what drills give it.
 
     That is nothing, one or more brokers, the value of the only argument, or named arguments.
-    ``fixed``: arguments that the word stands for. ``text``: instead of that of the class.
+    ``fixed``: arguments that the word stands for. ``text``: replaces that of the class.
     """
     arguments = [one for one in msgspec.structs.fields(action) if one.name not in fixed]
     needed = [one.name for one in arguments if one.required]
-    text = text or about(action)
+    row = partial(ActionKind, action, example, about=text or about(action))
     if not arguments:
-        return ActionKind(action, example, None, lambda _: [action(**fixed)], "", text)
+        return row(value=None, make=lambda _: [action(**fixed)], parameter="")
     if issubclass(action, BrokerAction) and needed == ["broker"]:
 
         def on_each(brokers: Iterable[BrokerRef]) -> list[Action]:
             return [action(broker=broker, **fixed) for broker in brokers]
 
-        return ActionKind(action, example, Brokers, on_each, "brokers", text)
+        return row(value=Brokers, make=on_each, parameter="brokers")
     if len(arguments) > 1:
-        return ActionKind(action, example, action, lambda value: [value], "", text)
+        return row(value=action, make=lambda value: [value], parameter="")
     (only,) = arguments
-    return ActionKind(
-        action,
-        example,
-        only.type,
-        lambda value: [action(**{only.name: value}, **fixed)],
-        parameter or only.encode_name,
-        text,
+    return row(
+        value=only.type,
+        make=lambda value: [action(**{only.name: value}, **fixed)],
+        parameter=only.encode_name,
     )
-
-
-def kind_of_entries(action: type[Action], example: str, value: Any, parameter: str) -> ActionKind:
-    """Return the row of an action that is executed for each entry of a mapping."""
-
-    def on_each(entries: Mapping[Any, Any]) -> list[Action]:
-        return [action(*entry) for entry in entries.items()]
-
-    return ActionKind(action, example, value, on_each, parameter, about(action))
-
-
-def _topics_of(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> list[Action]:
-    """Return one action for each topic."""
-    topics: dict[str, dict[str, list[int]]] = {}
-    for tp, ids in replicas.items():
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = [*ids]
-    return [steps.SetTopicPartitions(topic, partitions) for topic, partitions in topics.items()]
 
 
 ACTIONS: Final[Mapping[str, ActionKind]] = {
@@ -129,27 +94,19 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         network_actions.DegradeNetwork,
         "degrade_network: {loss: 0.1, repetition: 0.1, reordering: 0.3}",
     ),
-    "isolate": kind_of(network_actions.Isolate, "isolate: [2]", parameter="brokers"),
+    "isolate": kind_of(network_actions.Isolate, "isolate: [2]"),
     "heal_network": kind_of(network_actions.HealNetwork, "heal_network"),
     "move_controller": kind_of(actions.MoveController, "move_controller"),
     "kill_all": kind_of(steps.KillAll, "kill_all"),
     "up_again": kind_of(steps.UpAgain, "up_again"),
     **{
         f"{do}_zookeeper": kind_of(
-            steps.ActOnZooKeeper,
-            f"{do}_zookeeper: leader",
-            {"action": do},
-            text=f"{row.about} Real only.",
+            steps.ActOnZooKeeper, f"{do}_zookeeper: leader", f"{row.about} Real only.", action=do
         )
         for do, row in SINGLE_SERVER.items()
     },
     **{
-        do: kind_of(
-            steps.ActOnZooKeeper,
-            do,
-            {"action": do, "server": ""},
-            text=f"{row.about} Real only.",
-        )
+        do: kind_of(steps.ActOnZooKeeper, do, f"{row.about} Real only.", action=do, server="")
         for do, row in WHOLE_ENSEMBLE.items()
     },
     "run": ActionKind(
@@ -161,65 +118,35 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         f"{about(steps.RunTool)} The tools: {', '.join(TOOLS)}.",
     ),
     "reassign": kind_of(steps.Reassign, "reassign: {t-0: [2, 3]}"),
-    "cancel_reassignment": ActionKind(
-        steps.Reassign,
-        "cancel_reassignment: [t-0]",
-        Partitions,
-        lambda partitions: [steps.Reassign(dict.fromkeys(partitions))],
-        "partitions",
-        "Ask the controller to cancel reassignments of partitions.",
-    ),
+    "cancel_reassignment": kind_of(steps.CancelReassignment, "cancel_reassignment: [t-0]"),
     "elect_preferred": kind_of(
         steps.ElectLeaders,
         "elect_preferred: all",
-        {"election_type": ElectionType.PREFERRED},
-        text="Ask the controller to elect the preferred (first) replicas of partitions as leaders.",
+        "Ask the controller to elect the preferred (first) replicas of partitions as leaders.",
+        election_type=ElectionType.PREFERRED,
     ),
     "elect_unclean": kind_of(
         steps.ElectLeaders,
         "elect_unclean: [t-0]",
-        {"election_type": ElectionType.UNCLEAN},
-        text="Ask the controller to elect any live replica of partitions that have no leader.",
+        "Ask the controller to elect any live replica of partitions that have no leader.",
+        election_type=ElectionType.UNCLEAN,
     ),
     "produce": kind_of(steps.Produce, "produce: {t-0: 500}"),
     "produce_constantly": kind_of(steps.ProduceConstantly, "produce_constantly: {t-0: 100}"),
-    "create_znode": kind_of_entries(
+    "create_znode": kind_of(
         steps.CreateZnode,
         "create_znode: {/admin/delete_topics/t: null}",
-        dict[Path, ZnodeData],
-        "znodes",
+        is_sequential=False,
     ),
-    "set_znode": kind_of_entries(
-        steps.SetZnode,
-        "set_znode: {/admin/reassign_partitions: 'not JSON'}",
-        dict[Path, ZnodeData],
-        "znodes",
+    "set_znode": kind_of(steps.SetZnode, "set_znode: {/admin/reassign_partitions: 'not JSON'}"),
+    "delete_znode": kind_of(steps.DeleteZnode, "delete_znode: /controller"),
+    "set_topic_partitions": kind_of(
+        steps.SetTopicPartitions, "set_topic_partitions: {t-1: [0, 2]}"
     ),
-    "delete_znode": ActionKind(
-        steps.DeleteZnode,
-        "delete_znode: /controller",
-        Paths,
-        lambda paths: [steps.DeleteZnode(path) for path in paths],
-        "paths",
-        about(steps.DeleteZnode),
-    ),
-    "set_topic_partitions": ActionKind(
-        steps.SetTopicPartitions,
-        "set_topic_partitions: {t-1: [0, 2]}",
-        dict[Partition, Replicas],
-        _topics_of,
-        "replicas",
-        about(steps.SetTopicPartitions),
-    ),
-    "preload": kind_of_entries(
-        steps.Preload, "preload: {t-0: 500GB}", dict[Partition, Size], "sizes"
-    ),
+    "preload": kind_of(steps.Preload, "preload: {t-0: 500GB}"),
     **{
         how: kind_of(
-            steps.BreakSession,
-            f"{how}: controller",
-            {"how": how},
-            text=f"{fault.about} Simulated only.",
+            steps.BreakSession, f"{how}: controller", f"{fault.about} Simulated only.", how=how
         )
         for how, fault in SESSION_FAULTS.items()
     },

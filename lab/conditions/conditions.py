@@ -226,7 +226,7 @@ def _some(seen: str, _: Any) -> bool:
 
 CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "brokers": ConditionKind(
-        values.SortedBrokerIds,
+        values.BrokerIds,
         _brokers,
         "brokers: [0, 2]",
         "Exactly these brokers are registered in /brokers/ids.",
@@ -275,6 +275,9 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "hosts: {1: [t-0], 2: []}",
         "For each of these brokers: exactly these partitions have a replica in its log "
         "directories.",
+        accepts=lambda seen, wanted: (
+            seen == {id_: tps and sorted(tps) for id_, tps in wanted.items()}
+        ),
     ),
     "offline_partitions": ConditionKind(
         values.Count,
@@ -330,7 +333,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         accepts=_nothing,
     ),
     "znode": ConditionKind(
-        values.Znodes,
+        values.ZnodeValues,
         _for_each(_znode),
         "znode: {/controller_epoch: 2}",
         "Znodes have this data, compared as JSON or as text.",
@@ -343,7 +346,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         accepts=_all_there,
     ),
     "reassigning": ConditionKind(
-        values.SortedPartitions,
+        values.PartitionNames,
         _reassigning,
         "reassigning: [t-0]",
         "Exactly these partitions are being reassigned. `[]` means that no partition is.",

@@ -132,10 +132,6 @@ def _zookeeper_server(reader: DrillReader, node: yaml.Node, _: str) -> str:
 # -- brokers and partitions
 
 
-def _sorted_partitions(reader: DrillReader, node: yaml.Node, what: str) -> list[str]:
-    return sorted(str(reader.partition(item, what)) for item in reader.one_or_more(node))
-
-
 def _elected(reader: DrillReader, node: yaml.Node, what: str) -> list[TopicPartition] | None:
     if isinstance(node, yaml.ScalarNode) and node.value == ALL:
         return None
@@ -253,8 +249,6 @@ _BROKER: Final[Schema] = {
 _BROKER_ID: Final[Schema] = {"anyOf": [_COUNT, _text_like(f"^([0-9]+|{EACH})$")]}
 _SOME_BROKERS: Final = one_or_more(ref(Form.BROKER.value))
 _PARTY: Final[Schema] = {"anyOf": [ref(Form.BROKER.value), {"enum": [OTHERS, CLIENTS, ZOOKEEPER]}]}
-_PARTITION: Final = ref(Form.PARTITION.value)
-_IDS: Final = list_of(ref(Form.BROKER_ID.value))
 _OF_BROKER: Final = "int | str"
 
 FORMS: Final[Mapping[Form, FormEntry]] = {
@@ -277,9 +271,8 @@ FORMS: Final[Mapping[Form, FormEntry]] = {
     Form.PARTITION: FormEntry(
         DrillReader.partition, _text_like("^.+-(0|[1-9][0-9]{0,8})$"), "str", "partition"
     ),
-    Form.SORTED_PARTITIONS: FormEntry(_sorted_partitions, one_or_more(_PARTITION, 0), "Words"),
     Form.ELECTED_PARTITIONS: FormEntry(
-        _elected, {"anyOf": [{"const": ALL}, one_or_more(_PARTITION)]}, "Words"
+        _elected, {"anyOf": [{"const": ALL}, one_or_more(ref(Form.PARTITION.value))]}, "Words"
     ),
     Form.BROKER: FormEntry(
         lambda reader, node, _: reader.broker_ref(node), _BROKER, _OF_BROKER, "broker"
@@ -294,10 +287,9 @@ FORMS: Final[Mapping[Form, FormEntry]] = {
         lambda reader, node, _: reader.broker(node), _BROKER_ID, _OF_BROKER, "broker"
     ),
     Form.BROKER_IDS: FormEntry(
-        lambda reader, node, _: reader.brokers(node), _IDS, f"Sequence[{_OF_BROKER}]"
-    ),
-    Form.SORTED_BROKER_IDS: FormEntry(
-        lambda reader, node, _: sorted(reader.brokers(node)), _IDS, f"Sequence[{_OF_BROKER}]"
+        lambda reader, node, _: reader.brokers(node),
+        list_of(ref(Form.BROKER_ID.value)),
+        f"Sequence[{_OF_BROKER}]",
     ),
     Form.REPLICAS: FormEntry(
         lambda reader, node, _: reader.replicas(node), list_of(_COUNT, 1), "Sequence[int]"

@@ -22,7 +22,7 @@ from klamm.lab.language.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
 from klamm.lab.language.forms import ALL, TEXT, Schema, list_of, one_or_more, ref
 from klamm.lab.language.language import DRILL_WORDS
 from klamm.lab.language.step_language import MAX_STEPS, STEP_WORDS
-from klamm.lab.language.values import DEFINITIONS, fields_schema, schema_of, type_of
+from klamm.lab.language.values import DEFINITIONS, fields_schema, schema_of
 from klamm.lab.value_types import Duration, TimeLimit
 from klamm.zk.ensemble import SIZES
 
@@ -31,12 +31,12 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 _BOOLEAN: Final[Schema] = {"type": "boolean"}
 _TOPIC: Final = f"^[a-zA-Z0-9._-]{{1,{MAX_NAME_LENGTH}}}$"
-_DURATION: Final = schema_of(type_of(Duration))
-_TIME_LIMIT: Final = schema_of(type_of(TimeLimit))
+_DURATION: Final = schema_of(Duration)
+_TIME_LIMIT: Final = schema_of(TimeLimit)
 
 
 def _described(about: str, value: Any) -> Schema:
-    return {"description": about, **schema_of(type_of(value))}
+    return {"description": about, **schema_of(value)}
 
 
 _CONDITIONS: Final[Schema] = {

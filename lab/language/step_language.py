@@ -21,7 +21,7 @@ from klamm.lab.conditions.triggers import TRIGGERS
 from klamm.lab.drill import Quiesce, Step, every_step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.reading import DrillReader, is_null
-from klamm.lab.language.values import read_kind, read_value, type_of
+from klamm.lab.language.values import read_and_make, read_value
 
 ACTION_WORDS: Final = ("name", "until", "within", "expect", "files")
 """Words of a step with an action or a condition."""
@@ -91,7 +91,8 @@ class StepCompiler:
         if any(step.trigger is not None for step in every_step(found)):
             raise reader.error(key, "a step with a trigger is already inside a step with a trigger")
         self._check_no_advance((found,))
-        trigger = read_kind(reader, value, TRIGGERS[words[0]], words[0])
+        kind = TRIGGERS[words[0]]
+        trigger = read_and_make(reader, value, kind.value, kind.make, words[0])
         name = f"{words[0]} {plain_text(reader.plain(value))}"
         found = tuple(_with_suffix(step, f" ({name})") for step in found)
         return (Step(name, (), (), reader.place(key), (found,), trigger),)
@@ -183,7 +184,8 @@ class StepCompiler:
         return Step(self._step_name(fields, words), actions, checks, place)
 
     def _actions(self, word: str, node: yaml.Node) -> tuple[Action, ...]:
-        return tuple(read_kind(self._reader, node, ACTIONS[word], word))
+        kind = ACTIONS[word]
+        return tuple(read_and_make(self._reader, node, kind.value, kind.make, word))
 
     def _step_name(self, fields: dict[str, YamlEntry], words: list[str]) -> str:
         reader = self._reader
@@ -284,7 +286,7 @@ class StepCompiler:
                 raise reader.error(
                     entry.key, f"{kind} cannot be waited for", "put it under 'expect'"
                 )
-            wanted = read_value(reader, entry.value, type_of(CONDITIONS[kind].value), kind)
+            wanted = read_value(reader, entry.value, CONDITIONS[kind].value, kind)
             condition = Condition(kind, wanted)
             is_required = moment is not Moment.EXPECT
             place = reader.place(entry.key)

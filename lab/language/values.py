@@ -7,8 +7,8 @@ and so on down to words, numbers and the forms of forms.py. So each error has FI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from typing import Any, Final, Protocol, TypeVar
+from functools import cache, partial
+from typing import Any, Final, TypeVar
 
 import yaml
 from msgspec import inspect
@@ -19,15 +19,31 @@ from klamm.lab.language.reading import DrillReader, is_null
 from klamm.lab.value_types import Form, Given, given
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-type_of: Final[Callable[[Any], inspect.Type]] = cache(inspect.type_info)
-"""Returns the type of an annotation."""
+_type_of: Final[Callable[[Any], inspect.Type]] = cache(inspect.type_info)
 
 
-def read_value(reader: DrillReader, node: yaml.Node, kind: inspect.Type, what: str) -> Any:
+def read_value(reader: DrillReader, node: yaml.Node, kind: Any, what: str) -> Any:
     """Return the value of a node. Raises UsageError if it is not of this type.
 
-    ``what``: the word of the drill that has the value."""
+    ``kind``: the type as an annotation. ``what``: the word of the drill that has the value."""
+    return _read(reader, node, _type_of(kind), what)
+
+
+def read_and_make(
+    reader: DrillReader, node: yaml.Node, kind: Any, make: Callable[[Any], T], what: str
+) -> T:
+    """Return what ``make`` makes of a node's value. Its ValueError becomes an error of the node."""
+    return _made(reader, node, what, partial(make, read_value(reader, node, kind, what)))
+
+
+def _made(reader: DrillReader, node: yaml.Node, what: str, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except ValueError as error:
+        raise reader.error(node, f"{what}: {error}") from None
+
+
+def _read(reader: DrillReader, node: yaml.Node, kind: inspect.Type, what: str) -> Any:
     one = given(kind)
     if one.form is not None:
         return _as_declared(FORMS[one.form].read(reader, node, what), one.type)
@@ -41,7 +57,7 @@ def read_value(reader: DrillReader, node: yaml.Node, kind: inspect.Type, what: s
         case inspect.StructType():
             return _struct(reader, node, one.type, what)
         case inspect.UnionType(types=kinds):
-            return read_value(reader, node, _branch(kinds, node), what)
+            return _read(reader, node, _branch(kinds, node), what)
         case inspect.AnyType():
             return reader.plain(node)
     return _scalar(reader, node, one, what)
@@ -62,33 +78,6 @@ def _scalar(reader: DrillReader, node: yaml.Node, kind: Given, what: str) -> Any
         case inspect.EnumType(cls=cls):
             return cls(_word(reader, node, what, kind))
     return reader.text(node, what)
-
-
-class Kind(Protocol[T_co]):
-    """A row of a table of the language: the type of a value, and what is made of the value."""
-
-    @property
-    def value(self) -> Any:
-        """The type."""
-        ...
-
-    @property
-    def make(self) -> Callable[[Any], T_co]:
-        """Returns what a value stands for. Raises ValueError for a value that is not possible."""
-        ...
-
-
-def read_kind(reader: DrillReader, node: yaml.Node, kind: Kind[T], word: str) -> T:
-    """Return what is made of a node's value. ``word``: the word of the drill for ``kind``."""
-    value = read_value(reader, node, type_of(kind.value), word)
-    return _made(reader, node, word, lambda: kind.make(value))
-
-
-def _made(reader: DrillReader, node: yaml.Node, what: str, make: Callable[[], T]) -> T:
-    try:
-        return make()
-    except ValueError as error:
-        raise reader.error(node, f"{what}: {error}") from None
 
 
 def _as_declared(value: Any, kind: inspect.Type) -> Any:
@@ -119,7 +108,7 @@ def _items(
     reader: DrillReader, node: yaml.Node, item: inspect.Type, least: int | None, what: str
 ) -> list[Any]:
     def read(one: yaml.Node) -> Any:
-        return read_value(reader, one, item, what)
+        return _read(reader, one, item, what)
 
     if least:
         return reader.at_least_one(node, _noun(item), read)
@@ -131,8 +120,8 @@ def _mapping(
 ) -> dict[Any, Any]:
     found = {}
     for name, entry in reader.entries(node, f"{_noun(key)}s with their values").items():
-        one = read_value(reader, entry.key, key, "a key")
-        found[one] = read_value(reader, entry.value, value, f"{what} of {name}")
+        one = _read(reader, entry.key, key, "a key")
+        found[one] = _read(reader, entry.value, value, f"{what} of {name}")
     return found
 
 
@@ -145,10 +134,10 @@ def _struct(reader: DrillReader, node: yaml.Node, kind: inspect.StructType, what
             hint = f"one of {', '.join(known)}" if known else None
             raise reader.error(node, f"{what} requires '{name}'", hint)
     values = {
-        fields[name].name: read_value(reader, entry.value, fields[name].type, name)
+        fields[name].name: _read(reader, entry.value, fields[name].type, name)
         for name, entry in found.items()
     }
-    return _made(reader, node, what, lambda: kind.cls(**values))
+    return _made(reader, node, what, partial(kind.cls, **values))
 
 
 def _branch(kinds: Iterable[inspect.Type], node: yaml.Node) -> inspect.Type:
@@ -168,13 +157,17 @@ def _noun(kind: inspect.Type) -> str:
 # -- JSON Schema
 
 
-def schema_of(kind: inspect.Type) -> Schema:
+def schema_of(kind: Any) -> Schema:
     """Return the JSON Schema of the values of a type."""
+    return _schema(_type_of(kind))
+
+
+def _schema(kind: inspect.Type) -> Schema:
     one = given(kind)
-    return {**_schema(one), **one.schema}
+    return {**_plain_schema(one), **one.schema}
 
 
-def _schema(kind: Given) -> Schema:
+def _plain_schema(kind: Given) -> Schema:
     if kind.form is not None:
         return ref(kind.form.value)
     if known := _known(kind):
@@ -190,22 +183,22 @@ def _schema(kind: Given) -> Schema:
         case inspect.BoolType():
             return {"type": "boolean"}
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            least, items = kind.type.min_length or 0, schema_of(item)
+            least, items = kind.type.min_length or 0, _schema(item)
             return list_of(items, least) if least > 1 else one_or_more(items, least)
         case inspect.DictType(key_type=key, value_type=value):
             return {
                 "type": "object",
-                "propertyNames": schema_of(key),
-                "additionalProperties": schema_of(value),
+                "propertyNames": _schema(key),
+                "additionalProperties": _schema(value),
                 "minProperties": 1,
             }
         case inspect.StructType(fields=fields):
             return fields_schema(
-                {field.encode_name: schema_of(field.type) for field in fields},
+                {field.encode_name: _schema(field.type) for field in fields},
                 [field.encode_name for field in fields if field.required],
             )
         case inspect.UnionType(types=kinds):
-            return {"anyOf": list(map(schema_of, kinds))}
+            return {"anyOf": list(map(_schema, kinds))}
         case inspect.AnyType():
             return {}
     return TEXT
@@ -228,8 +221,12 @@ DEFINITIONS: Final[Mapping[str, Schema]] = {form.value: FORMS[form].schema for f
 # -- Python
 
 
-def python_type(kind: inspect.Type) -> str:
+def python_type(kind: Any) -> str:
     """Return the type of a value in Python, with the names of lab/python/actions.py."""
+    return _python(_type_of(kind))
+
+
+def _python(kind: inspect.Type) -> str:
     one = given(kind)
     if one.form is not None:
         return FORMS[one.form].python
@@ -244,12 +241,12 @@ def python_type(kind: inspect.Type) -> str:
         case inspect.BoolType():
             return "bool"
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            text = python_type(item)
+            text = _python(item)
             return "Words" if text == "str" else f"Sequence[{text}]"
         case inspect.DictType(key_type=key, value_type=value):
             # A dict of int is not a Mapping of int | str: the type of keys is invariant.
-            name = python_type(key).partition(" | ")[0]
-            return f"Mapping[{name}, {python_type(value)}]"
+            name = _python(key).partition(" | ")[0]
+            return f"Mapping[{name}, {_python(value)}]"
         case inspect.AnyType():
             return "Value"
     return "str"

@@ -120,24 +120,26 @@ ACTION_CASES = {
     "up_again": (steps.UpAgain(),),
     "move_controller:": (actions.MoveController(),),
     "move_controller": (actions.MoveController(),),
-    "preload: {t-0: 1.5GB}": (steps.Preload(T0, 1_500_000_000),),
+    "preload: {t-0: 1.5GB}": (steps.Preload({T0: 1_500_000_000}),),
     "produce: {t-0: 25}": (steps.Produce({T0: 25}),),
     "produce_constantly: {t-0: 2.5}": (steps.ProduceConstantly({T0: 2.5}),),
     "reassign: {t-0: [2, 9]}": (steps.Reassign({T0: (2, 9)}),),
-    "cancel_reassignment: [t-0]": (steps.Reassign({T0: None}),),
+    "cancel_reassignment: [t-0]": (steps.CancelReassignment([T0]),),
     "elect_preferred: all": (steps.ElectLeaders(ElectionType.PREFERRED, None),),
     "elect_unclean: t-0": (steps.ElectLeaders(ElectionType.UNCLEAN, (T0,)),),
-    "create_znode: {/a: null, /b: 'x'}": (
-        steps.CreateZnode("/a", None),
-        steps.CreateZnode("/b", b"x"),
-    ),
+    "create_znode: {/a: null, /b: 'x'}": (steps.CreateZnode({"/a": None, "/b": b"x"}),),
     "set_znode: {/a: {v: [1, -2.5, true, null, no, 010]}}": (
-        steps.SetZnode("/a", b'{"v": [1, -2.5, true, null, "no", "010"]}'),
+        steps.SetZnode({"/a": b'{"v": [1, -2.5, true, null, "no", "010"]}'}),
     ),
-    "delete_znode: [/a/b]": (steps.DeleteZnode("/a/b"),),
+    "delete_znode: [/a/b]": (steps.DeleteZnode(["/a/b"]),),
     "set_topic_partitions: {t-1: [0], t-2: [1], u-0: [2]}": (
-        steps.SetTopicPartitions("t", {"1": [0], "2": [1]}),
-        steps.SetTopicPartitions("u", {"0": [2]}),
+        steps.SetTopicPartitions(
+            {
+                TopicPartition("t", 1): (0,),
+                TopicPartition("t", 2): (1,),
+                TopicPartition("u", 0): (2,),
+            }
+        ),
     ),
     "wait: 2min": (steps.Wait(120_000.0),),
     "advance: 40": (steps.Advance(40),),
