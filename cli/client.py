@@ -26,8 +26,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.cluster.requests import ApiError
-from klamm.lab.actions.action import Action
-from klamm.lab.actions.actions import request_of
+from klamm.lab.actions.action import Action, request_of
 from klamm.server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,

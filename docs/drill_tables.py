@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from docs.markdown import table
 from klamm.cluster.quirks import NO_QUIRKS
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.conditions.conditions import CONDITIONS
+from klamm.lab.conditions.triggers import TRIGGERS
 from klamm.lab.drills.library import NAMES, named_drill, named_text
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.hunt.drawn_steps import FAULTS
-from klamm.lab.language.actions import DRILL_ACTIONS
-from klamm.lab.language.trigger_language import TRIGGERS
 from klamm.lab.run import text
 from klamm.lab.run.drill_run import Verdict, play
 
@@ -22,7 +22,7 @@ EXAMPLE = "leader-loss"
 
 def action_table() -> str:
     """Return the table of actions."""
-    rows = [(f"`{kind.example}`", kind.about) for kind in DRILL_ACTIONS.values()]
+    rows = [(f"`{kind.example}`", kind.about) for kind in ACTIONS.values()]
     return table(("action", "effect"), rows)
 
 

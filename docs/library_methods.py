@@ -1,51 +1,24 @@
 """Generated sections of lab/python/actions.py: the actions and conditions of drills, typed.
 
-Types of conditions come from their rows, and types of arguments from the classes of lab/actions/
-where these have them, otherwise from the table in this file; an action without a type takes any
-value.
+Types and texts come from the tables of actions and conditions.
 """
 
 from __future__ import annotations
 
 import keyword
 import textwrap
-from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Final
 
-from msgspec import inspect
+import msgspec
 
-from klamm.lab.actions import actions
-from klamm.lab.actions.action import Action, Argument, arguments_of
+from klamm.lab.actions.action import Action
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.conditions import CONDITIONS
-from klamm.lab.conditions.values import ONE_OR_MORE, Form, form_of
-from klamm.lab.language.actions import DRILL_ACTIONS, takes_brokers
-from klamm.world.simulated.world import SESSION_FAULTS
-from klamm.zk.ensemble import SINGLE_SERVER
+from klamm.lab.language.values import python_type
 
 _COLUMNS: Final = 100
 BY_HAND: Final = ("run",)
 """Actions whose methods are written manually in lab/python/cluster.py, for their results."""
-_CLASSES: Final[dict[str, type[Action]]] = {
-    word: kind.action for word, kind in actions.ACTIONS.items()
-}
-_REPLICAS: Final = "replicas: Mapping[str, Sequence[int]]"
-_PARAMETERS: Final = {
-    **{f"{do}_zookeeper": "server: int | str" for do in SINGLE_SERVER},
-    "reassign": _REPLICAS,
-    "set_topic_partitions": _REPLICAS,
-    "cancel_reassignment": "partitions: Words",
-    "elect_preferred": "partitions: Words",
-    "elect_unclean": "partitions: Words",
-    "produce": "records: Mapping[str, int]",
-    "produce_constantly": "records_per_s: Mapping[str, float]",
-    "create_znode": "znodes: Mapping[str, Value]",
-    "set_znode": "znodes: Mapping[str, Value]",
-    "delete_znode": "paths: Words",
-    "preload": "sizes: Mapping[str, str]",
-    **dict.fromkeys(SESSION_FAULTS, "brokers: Brokers"),
-    "advance": "steps: int",
-    "wait": "duration: str",
-}
 
 
 def conditions() -> str:
@@ -53,87 +26,39 @@ def conditions() -> str:
     lines = []
     for word, kind in CONDITIONS.items():
         if not kind.is_of_tool:
-            lines.append(f"    {word}: {_type_text(kind.value)}")
+            lines.append(f"    {word}: {python_type(kind.value)}")
             lines += _docstring(kind.about, 4)
     return "\n".join(lines) + "\n    # "
-
-
-def _type_text(kind: Any) -> str:
-    """Return the type of a value in Python: a mapping or a sequence where drills need a list."""
-    if kind is Any:
-        return "Value"
-    if form_of(kind) in ONE_OR_MORE:
-        return "Brokers" if form_of(kind) is Form.KNOWN_BROKERS else "Words"
-    kind, arguments = get_origin(kind) or kind, get_args(kind)
-    if kind is Annotated:
-        return _type_text(arguments[0])
-    if kind in (Union, UnionType):
-        return " | ".join(dict.fromkeys(map(_type_text, arguments)))
-    if kind is dict:
-        return f"Mapping[{', '.join(map(_type_text, arguments))}]"
-    if kind is list:
-        return f"Sequence[{_type_text(arguments[0])}]"
-    return kind.__name__ if kind in (int, bool) else "str"
 
 
 def methods() -> str:
     """Return the methods of Actions, each with its documentation."""
     lines: list[str] = []
-    for word, kind in DRILL_ACTIONS.items():
+    for word, kind in ACTIONS.items():
         if word in BY_HAND:
             continue
         docs = _docstring(kind.about, 8)
-        arguments = _arguments(word)
-        if arguments:
+        if kind.value is kind.action:
             lines += ["    @_by_name", f"    def {word}(", "        self,", "        *,"]
-            lines += [f"        {_parameter(name, field)}," for name, field in arguments.items()]
+            lines += [f"        {one}," for one in _parameters(kind.action)]
             lines += ["    ) -> None:", *docs, ""]
             continue
-        parameter = _parameter_of(word, kind.example)
-        name = parameter.partition(":")[0]
-        lines += [f"    def {word}(self{parameter and ', '}{parameter}) -> None:", *docs]
+        text = python_type(kind.value)
+        name = "brokers" if text == "Brokers" else kind.parameter
+        typed = f", {name}: {text}" if name else ""
+        lines += [f"    def {word}(self{typed}) -> None:", *docs]
         lines += [f'        self.act("{word}"{name and ", "}{name})', ""]
     return "\n".join(lines) + "\n    # "
 
 
-def _arguments(word: str) -> dict[str, Argument]:
-    """Return the named arguments of an action; empty if drills give it a single value or none."""
-    if word not in _CLASSES or takes_brokers(_CLASSES[word]) or word == "isolate":
-        return {}
-    arguments = arguments_of(_CLASSES[word]).items()
-    return dict(sorted(arguments, key=lambda argument: not argument[1].required))
-
-
-def _parameter_of(word: str, example: str) -> str:
-    """Return the parameter of an action to which drills give a single value; empty if none."""
-    if example == word:
-        return ""
-    unknown = "brokers: Brokers" if word in _CLASSES else "value: Value"
-    return _PARAMETERS.get(word, unknown)
-
-
-def _parameter(name: str, field: Argument) -> str:
-    match field.type:
-        case _ if name == "broker":
-            text = "int | str"
-        case _ if name in ("from", "to"):
-            text = "Brokers"
-        case _ if name == "between":
-            text = "Sequence[Brokers]"
-        case inspect.EnumType():
-            words = ", ".join(f'"{one.value}"' for one in field.type.cls)
-            text = f"Literal[{words}]"
-        case inspect.StrType():
-            text = "str"
-        case inspect.BoolType():
-            text = "bool"
-        case inspect.FloatType():
-            text = "float"
-        case _:
-            text = "int"
-    if keyword.iskeyword(name):
-        name += "_"
-    return f"{name}: {text}" if field.required else f"{name}: {text} | None = None"
+def _parameters(action: type[Action]) -> list[str]:
+    """Return the named arguments of an action, those that are required first."""
+    found = []
+    for field in sorted(msgspec.structs.fields(action), key=lambda field: not field.required):
+        name = field.encode_name + "_" * keyword.iskeyword(field.encode_name)
+        text = python_type(field.type)
+        found.append(f"{name}: {text}" if field.required else f"{name}: {text} | None = None")
+    return found
 
 
 def _docstring(text: str, indent: int) -> list[str]:

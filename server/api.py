@@ -25,8 +25,8 @@ from klamm.admin.topic_description import TopicDescription
 from klamm.brokers.status import CachedMetadata
 from klamm.cluster.errors import KlammError
 from klamm.cluster.integers import Count
-from klamm.lab.actions.action import about
-from klamm.lab.actions.actions import ACTIONS, ActionKind
+from klamm.lab.actions.action import Action, about
+from klamm.lab.actions.table import ACTIONS
 from klamm.server import client_bodies as bodies
 from klamm.server import states
 from klamm.server.admin_calls import CALLS, AdminCall
@@ -84,9 +84,8 @@ def _admin_route(call: AdminCall) -> ApiRoute:
     return ApiRoute(method, path, handler, call.body)
 
 
-def action_route(word: str, kind: ActionKind) -> ApiRoute:
+def action_route(word: str, action: type[Action]) -> ApiRoute:
     """Return the API route of an action such as kill or isolate."""
-    action = kind.action
 
     def handler(server: ClusterServer, request: Request, wanted: msgspec.Struct | None) -> Any:
         arguments = {} if wanted is None else msgspec.structs.asdict(wanted)
@@ -96,7 +95,7 @@ def action_route(word: str, kind: ActionKind) -> ApiRoute:
 
     handler.__name__, handler.__doc__ = word, about(action)
     handler.__annotations__ = {"return": answer_of(action)}
-    return ApiRoute("POST", str(kind.path).replace("{id}", "{id:id}"), handler, body_of(kind))
+    return ApiRoute("POST", str(action.PATH).replace("{id}", "{id:id}"), handler, body_of(action))
 
 
 # The cluster
@@ -247,7 +246,11 @@ ROUTES: Final = (
     ApiRoute("POST", "/brokers", add_broker, AddBroker),
     ApiRoute("GET", "/brokers/{id:id}", describe_broker),
     ApiRoute("GET", "/brokers/{id:id}/metadata", broker_metadata),
-    *(action_route(word, kind) for word, kind in ACTIONS.items() if kind.path is not None),
+    *(
+        action_route(word, kind.action)
+        for word, kind in ACTIONS.items()
+        if kind.action.PATH is not None
+    ),
     ApiRoute("GET", "/zookeeper", zookeeper_servers),
     ApiRoute("POST", "/zookeeper/{server:str}/{action:str}", act_on_zookeeper),
     *map(_admin_route, CALLS),

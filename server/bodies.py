@@ -13,17 +13,16 @@ import msgspec
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count
 from klamm.cluster.requests import CreatableTopicResult, CreateTopicsResponse
-from klamm.lab.actions.action import BrokerRef
-from klamm.lab.actions.actions import BROKER, ActionKind
-from klamm.lab.actions.network_actions import Parties
+from klamm.lab.actions.action import BROKER, Action, BrokerRef
+from klamm.lab.actions.network_actions import Groups, IsolatedBrokers, Parties
 from klamm.world.network import Party
 
 _WITH_IDS: Final = {
     BrokerRef: int,
     BrokerRef | None: int | None,
-    tuple[BrokerRef, ...]: tuple[Count, ...],
+    IsolatedBrokers: tuple[Count, ...],
     Parties: tuple[Party, ...],
-    tuple[Parties, ...]: tuple[tuple[Party, ...], ...],
+    Groups: tuple[tuple[Party, ...], ...],
 }
 """Maps the types of broker references in actions to the types of broker ids in request bodies."""
 
@@ -40,33 +39,33 @@ class NoFields(RequestBody, frozen=True):
     """Body or query without fields."""
 
 
-def body_of(kind: ActionKind) -> type[msgspec.Struct] | None:
+def body_of(action: type[Action]) -> type[msgspec.Struct] | None:
     """Return the type of an action's request body, or None if the body has no fields.
 
     The fields are the arguments of the action that are not part of its path. A broker is given by
     its id, not by a reference like "leader of t-0".
     """
-    in_path = ("broker",) if str(kind.path).startswith(BROKER) else ()
+    in_path = ("broker",) if str(action.PATH).startswith(BROKER) else ()
     fields = [
         (
             field.name,
             _WITH_IDS.get(field.type, field.type),
             msgspec.field(default=field.default, name=field.encode_name),
         )
-        for field in msgspec.structs.fields(kind.action)
+        for field in msgspec.structs.fields(action)
         if field.name not in in_path
     ]
     if not fields:
         return None
-    namespace: dict[str, Any] = {"__doc__": kind.action.__doc__}
-    if hasattr(kind.action, "__post_init__"):
+    namespace: dict[str, Any] = {"__doc__": action.__doc__}
+    if hasattr(action, "__post_init__"):
 
         def check(body: msgspec.Struct) -> None:
-            kind.action(**dict.fromkeys(in_path, 0), **msgspec.structs.asdict(body))
+            action(**dict.fromkeys(in_path, 0), **msgspec.structs.asdict(body))
 
         namespace["__post_init__"] = check
     return msgspec.defstruct(
-        kind.action.__name__,
+        action.__name__,
         fields,
         bases=(RequestBody,),
         namespace=namespace,

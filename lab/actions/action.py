@@ -11,6 +11,7 @@ from msgspec import Meta, inspect
 from klamm.cluster.errors import UsageError
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import TopicPartition
+from klamm.lab.value_types import Form, form, given
 from klamm.zk.store import Store
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class IsrFollower(msgspec.Struct, frozen=True, tag=True):
     partition: str
 
 
+BROKER: Final = "/brokers/{id}/"
+"""Beginning of the paths of requests about one broker."""
 KILLED: Final = "killed"
 POWERED_OFF: Final = "powered off"
 STOPPED: Final = "stopped"
@@ -37,7 +40,7 @@ ENDED: Final = (KILLED, POWERED_OFF, STOPPED)
 DEAD: Final = "dead"
 CONTROLLER: Final = "controller"
 
-BrokerRef = int | str | TopicPartition | InRack | IsrFollower
+BrokerRef = Annotated[int | str | TopicPartition | InRack | IsrFollower, form(Form.BROKER)]
 """The brokers that an action affects. An int is a broker id. Scenarios may also give a partition
 (its leader), CONTROLLER (the broker with the active controller), DEAD or PAUSED (all brokers that
 earlier steps ended or paused), a rack, or a follower of a partition."""
@@ -85,6 +88,11 @@ class Action(msgspec.Struct, frozen=True):
     the quoted names of fields, in these texts and in the messages of ValueError, as options.
     """
 
+    PATH: ClassVar[str | None] = None
+    """Path of the action's POST request, or None if the HTTP API does not offer the action. If it
+    begins with BROKER, the broker id is part of it, and the body holds the other arguments."""
+    HAS_RESULT: ClassVar[bool] = False
+    """True if the action has an exit code and an output."""
     SIMULATED_ONLY: ClassVar[bool] = False
     ON_KAFKA: ClassVar[bool] = True
     """False if brokers of Kafka cannot have the action: it acts inside them or on their machines,
@@ -129,7 +137,13 @@ def arguments_of(action: type[Action]) -> dict[str, Argument]:
     kind = inspect.type_info(action)
     assert isinstance(kind, inspect.StructType)
     return {
-        field.encode_name: Argument(field.name, field.required, field.default, *_given(field.type))
+        field.encode_name: Argument(
+            field.name,
+            field.required,
+            field.default,
+            given(field.type).type,
+            given(field.type).schema.get("description", ""),
+        )
         for field in kind.fields
     }
 
@@ -144,13 +158,12 @@ def about(action: type[Action]) -> str:
     return " ".join([*(action.__doc__ or "").split(), *texts])
 
 
-def _given(kind: inspect.Type, description: str = "") -> tuple[inspect.Type, str]:
-    """Return the type of an argument if it is given, and its description."""
-    if isinstance(kind, inspect.Metadata):
-        return _given(kind.type, (kind.extra_json_schema or {}).get("description", ""))
-    kinds = kind.types if isinstance(kind, inspect.UnionType) else ()
-    given = [one for one in kinds if not isinstance(one, inspect.NoneType)]
-    return _given(given[0], description) if len(given) == 1 else (kind, description)
+def request_of(action: Action) -> tuple[str, dict[str, Any] | None]:
+    """Return the path and the body of the HTTP request for an action."""
+    path, body = str(action.PATH), msgspec.to_builtins(action)
+    if path.startswith(BROKER):
+        path = path.format(id=body.pop("broker"))
+    return path, body or None
 
 
 class BrokerAction(Action, frozen=True):

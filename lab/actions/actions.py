@@ -1,23 +1,21 @@
 """Actions on a cluster: one class per action, with its arguments, documentation and effect.
 
-ACTIONS maps each action to its syntax in drills and its path in the HTTP API. Drills and recorded
-scenarios execute these classes, the HTTP server decodes requests into them, and the command line
-sends them to the server. Actions on the network are in network_actions.py, and actions that only
-scenarios use in lab/actions/steps.py.
+Drills and recorded scenarios execute these classes, the HTTP server decodes requests into them, and
+the command line sends them to the server. Actions on the network are in network_actions.py, and
+actions that only scenarios use in steps.py. The table of all actions is in table.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta
 
 from klamm.brokers.storage.faults import DiskFault, FaultKind
 from klamm.cluster.errors import WrongState
 from klamm.cluster.status import PAUSED, RUNNING
 from klamm.lab.actions.action import (
+    BROKER,
     KILLED,
     POWERED_OFF,
     STOPPED,
@@ -27,28 +25,20 @@ from klamm.lab.actions.action import (
     BrokerRef,
     Times,
 )
-from klamm.lab.actions.network_actions import (
-    Clog,
-    Cut,
-    DegradeNetwork,
-    Delay,
-    FailRequests,
-    HealNetwork,
-    Isolate,
-    LagZookeeper,
-)
+from klamm.lab.value_types import LogDir
 from klamm.zk.store import Create, Delete, GetData, ResultCode
 
 MAX_SKEW_MS: Final = 86_400_000
 _MOST_BYTES: Final = 10**12
 LogDirs = Annotated[
-    str | None, Meta(description="One of the broker's log.dirs; by default, all of them.")
+    LogDir | None, Meta(description="One of the broker's log.dirs; by default, all of them.")
 ]
 
 
 class Kill(BrokerAction, frozen=True):
     """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it."""
 
+    PATH = f"{BROKER}kill"
     LEAVES = KILLED
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
@@ -58,6 +48,7 @@ class Kill(BrokerAction, frozen=True):
 class Start(BrokerAction, frozen=True):
     """Start a broker again. It registers once the session of its previous process has expired."""
 
+    PATH = f"{BROKER}start"
     LEAVES = RUNNING
 
     wait: bool = True
@@ -70,6 +61,7 @@ class Start(BrokerAction, frozen=True):
 class Stop(BrokerAction, frozen=True):
     """Stop a broker with a controlled shutdown: the controller first elects other leaders."""
 
+    PATH = f"{BROKER}stop"
     LEAVES = STOPPED
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
@@ -80,6 +72,7 @@ class PowerOff(BrokerAction, frozen=True):
     """Power off the machine of a broker, so that the broker's unflushed data is lost. The data is
     lost from a randomly chosen offset onward."""
 
+    PATH = f"{BROKER}power-off"
     LEAVES = POWERED_OFF
     ON_KAFKA = False
 
@@ -90,6 +83,7 @@ class PowerOff(BrokerAction, frozen=True):
 class Pause(BrokerAction, frozen=True):
     """Freeze a broker, its controller and its heartbeats, as a long garbage collection does."""
 
+    PATH = f"{BROKER}pause"
     LEAVES = PAUSED
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
@@ -99,6 +93,7 @@ class Pause(BrokerAction, frozen=True):
 class Resume(BrokerAction, frozen=True):
     """Resume a paused broker."""
 
+    PATH = f"{BROKER}resume"
     LEAVES = RUNNING
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
@@ -120,7 +115,9 @@ class BounceRegistration(BrokerAction, frozen=True):
 class FailLogDir(BrokerAction, frozen=True):
     """Make a log directory of a broker fail: the replicas in it go offline."""
 
-    log_dir: Annotated[str, Meta(description="One of the broker's log.dirs.")]
+    PATH = f"{BROKER}fail-log-dir"
+
+    log_dir: Annotated[LogDir, Meta(description="One of the broker's log.dirs.")]
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.fail_log_dir(broker_id, self.log_dir)
@@ -131,6 +128,7 @@ class FailDisk(Action, frozen=True):
     healed. A log directory goes offline at the next operation that fails, or at once if its logs
     are in memory (without segments)."""
 
+    PATH = "/disks/fail"
     ON_KAFKA = False
 
     kind: Annotated[
@@ -169,6 +167,7 @@ class SlowDisk(BrokerAction, frozen=True):
     """Limit how fast replicas are copied to and from a broker's log directories. A follower that
     cannot keep up leaves the ISR after replica.lag.time.max.ms."""
 
+    PATH = "/disks/slow"
     ON_KAFKA = False
 
     bytes_per_s: Annotated[int, Meta(ge=1, le=_MOST_BYTES, description="Maximum rate in bytes/s.")]
@@ -181,6 +180,8 @@ class SlowDisk(BrokerAction, frozen=True):
 class HealDisks(Action, frozen=True):
     """End all disk faults. A failed log directory stays offline until its broker is restarted."""
 
+    PATH = "/disks/heal"
+
     def act(self, target: ActionTarget) -> None:
         target.cluster.disks.heal()
 
@@ -188,6 +189,7 @@ class HealDisks(Action, frozen=True):
 class SkewClock(BrokerAction, frozen=True):
     """Set the time of day on a broker's machine forward or back. Its timers are not affected."""
 
+    PATH = f"{BROKER}skew-clock"
     ON_KAFKA = False
 
     ms: Annotated[
@@ -206,72 +208,11 @@ class SkewClock(BrokerAction, frozen=True):
 class MoveController(Action, frozen=True):
     """Delete /controller to force a controller election; the same broker may win again."""
 
+    PATH = "/controller/move"
+
     def act(self, target: ActionTarget) -> None:
         # imported late: commands need no client
         from klamm.zk.kafka_zk_client import KafkaZkClient
         from klamm.zk.znodes import ControllerZNode
 
         KafkaZkClient(target.store).delete(ControllerZNode.path)
-
-
-class ActionKind(NamedTuple):
-    """How an action is written in drills, and its path in the HTTP API.
-
-    ``example``: the action as a step of a drill. ``path``: path of its POST request, or None if the
-    HTTP API does not offer the action. If the path begins with BROKER (``/brokers/{id}/``), the
-    broker id is part of the path, and the request body holds the remaining arguments.
-    """
-
-    action: type[Action]
-    example: str
-    path: str | None = None
-
-
-BROKER: Final = "/brokers/{id}/"
-ACTIONS: Final[Mapping[str, ActionKind]] = {
-    "kill": ActionKind(Kill, "kill: 1", f"{BROKER}kill"),
-    "start": ActionKind(Start, "start: [1, 2]", f"{BROKER}start"),
-    "stop": ActionKind(Stop, "stop: leader of t-0", f"{BROKER}stop"),
-    "power_off": ActionKind(PowerOff, "power_off: leader of t-0", f"{BROKER}power-off"),
-    "pause": ActionKind(Pause, "pause: controller", f"{BROKER}pause"),
-    "resume": ActionKind(Resume, "resume: 0", f"{BROKER}resume"),
-    "bounce_registration": ActionKind(BounceRegistration, "bounce_registration: 2"),
-    "fail_log_dir": ActionKind(
-        FailLogDir, "fail_log_dir: {broker: 1, log_dir: d1}", f"{BROKER}fail-log-dir"
-    ),
-    "fail_disk": ActionKind(
-        FailDisk, "fail_disk: {broker: 1, log_dir: d1, kind: enospc}", "/disks/fail"
-    ),
-    "slow_disk": ActionKind(SlowDisk, "slow_disk: {broker: 1, bytes_per_s: 1000}", "/disks/slow"),
-    "heal_disks": ActionKind(HealDisks, "heal_disks", "/disks/heal"),
-    "cut": ActionKind(Cut, "cut: {from: 1, to: zookeeper}", "/network/cut"),
-    "clog": ActionKind(Clog, "clog: {from: controller, to: 2}", "/network/clog"),
-    "delay": ActionKind(Delay, "delay: {from: zookeeper, to: 1, ms: 200}", "/network/delay"),
-    "fail_requests": ActionKind(
-        FailRequests,
-        "fail_requests: {api: Produce, error: NOT_LEADER_OR_FOLLOWER, times: 3}",
-        "/network/fail-requests",
-    ),
-    "lag_zookeeper": ActionKind(LagZookeeper, "lag_zookeeper: {broker: 1, ms: 500}"),
-    "skew_clock": ActionKind(
-        SkewClock, "skew_clock: {broker: 1, ms: 60000}", f"{BROKER}skew-clock"
-    ),
-    "degrade_network": ActionKind(
-        DegradeNetwork,
-        "degrade_network: {loss: 0.1, repetition: 0.1, reordering: 0.3}",
-        "/network/degrade",
-    ),
-    "isolate": ActionKind(Isolate, "isolate: [2]", "/network"),
-    "heal_network": ActionKind(HealNetwork, "heal_network", "/network/heal"),
-    "move_controller": ActionKind(MoveController, "move_controller", "/controller/move"),
-}
-"""The actions, keyed by their names in drills, except those in lab/actions/steps.py."""
-
-
-def request_of(action: Action) -> tuple[str, dict[str, Any] | None]:
-    """Return the path and the body of the HTTP request for an action."""
-    path = next(str(kind.path) for kind in ACTIONS.values() if kind.action is type(action))
-    body = msgspec.to_builtins(action)
-    if path.startswith(BROKER):
-        path = path.format(id=body.pop("broker"))
-    return path, body or None

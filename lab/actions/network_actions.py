@@ -11,6 +11,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import WrongState
 from klamm.cluster.request_faults import KAFKAS_ERRORS, RequestFault, check_request_fault
 from klamm.lab.actions.action import Action, ActionTarget, BrokerAction, BrokerRef, Times
+from klamm.lab.value_types import Form, form
 from klamm.world.network import (
     CLIENTS,
     ZOOKEEPER,
@@ -28,8 +29,10 @@ from klamm.world.network import (
 DelayMs = Annotated[int, Meta(ge=1, le=600_000, description="Delay in milliseconds.")]
 OTHERS: Final = "others"
 """In the arguments of a network fault: all brokers that the fault does not name otherwise."""
-Parties = Annotated[tuple[BrokerRef, ...], Meta(title="parties")]
+Parties = Annotated[tuple[BrokerRef, ...], form(Form.PARTIES)]
 """What the links of a network fault connect: brokers, OTHERS, ZOOKEEPER or CLIENTS."""
+Groups = Annotated[tuple[Parties, ...], Meta(min_length=2)]
+IsolatedBrokers = Annotated[tuple[BrokerRef, ...], form(Form.ISOLATED_BROKERS)]
 
 
 class NetworkAction(Action, frozen=True):
@@ -49,7 +52,7 @@ class LinkAction(NetworkAction, frozen=True, kw_only=True):
 
     sources: Parties = msgspec.field(default=(), name="from")
     destinations: Parties = msgspec.field(default=(), name="to")
-    between: tuple[Parties, ...] = ()
+    between: Groups = ()
     only: Annotated[
         Traffic | None,
         Meta(
@@ -128,6 +131,7 @@ class Cut(LinkAction, frozen=True, kw_only=True):
     `zookeeper`; a group is a list of parties (drills and Python also take a party without
     brackets)."""
 
+    PATH = "/network/cut"
     WHAT = "cut"
 
     def fault(self) -> LinkFault:
@@ -140,6 +144,7 @@ class Clog(LinkAction, frozen=True, kw_only=True):
 
     The links are given as for `cut`."""
 
+    PATH = "/network/clog"
     WHAT = "clogged"
     REFUSES_ZOOKEEPER = "links with zookeeper cannot be clogged: cut them"
 
@@ -153,6 +158,7 @@ class Delay(LinkAction, frozen=True, kw_only=True):
 
     The links are given as for `cut`. From ZooKeeper, replies and watch events are late."""
 
+    PATH = "/network/delay"
     WHAT = "delayed"
 
     ms: DelayMs
@@ -179,6 +185,7 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
 
     The links are given as for `cut`."""
 
+    PATH = "/network/degrade"
     WHAT = "degraded"
     REFUSES_ZOOKEEPER = "connections to zookeeper lose and reorder nothing: cut them"
     NEEDS_LINKS = False
@@ -208,6 +215,7 @@ class FailRequests(NetworkAction, frozen=True, kw_only=True):
     """Let requests of clients fail: give one of `error`, `drop`, `cut` and `delay_ms`. By default,
     requests to all brokers fail."""
 
+    PATH = "/network/fail-requests"
     ON_KAFKA = False
 
     api: Annotated[
@@ -266,9 +274,10 @@ class Isolate(NetworkAction, frozen=True):
 
     The same as `cut: {between: [[2], [others]], only: records}`."""
 
+    PATH = "/network"
     ON_KAFKA = False
 
-    isolated: tuple[BrokerRef, ...]
+    isolated: IsolatedBrokers
 
     def act(self, target: ActionTarget) -> None:
         isolated = {broker_id for ref in self.isolated for broker_id in target.broker_ids(ref)}
@@ -286,6 +295,8 @@ class Isolate(NetworkAction, frozen=True):
 
 class HealNetwork(NetworkAction, frozen=True):
     """End all faults of the network and of requests, and deliver the messages on clogged links."""
+
+    PATH = "/network/heal"
 
     def act(self, target: ActionTarget) -> None:
         target.cluster.transport.heal()

@@ -1,14 +1,16 @@
 """Actions that only drills and recorded scenarios use, one class for each.
 
-Those that are also in the HTTP API are in actions.py. The docstring of an action is its text in the
-docs of drills.
+Those that are also in the HTTP API are in actions.py and network_actions.py.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError, UsageError, WrongState
@@ -26,6 +28,17 @@ from klamm.lab.actions.network_actions import HealNetwork
 from klamm.lab.actions.target import ScenarioTarget
 from klamm.lab.conditions.condition import Condition
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
+from klamm.lab.value_types import (
+    Duration,
+    ElectedPartitions,
+    Partition,
+    Partitions,
+    Paths,
+    Replicas,
+    Size,
+    Znodes,
+    ZooKeeperServer,
+)
 from klamm.tools.command_result import CommandResult
 from klamm.world.cluster import Cluster, brokers_of, nodes_of
 from klamm.world.preloading import preload_replicas
@@ -60,6 +73,8 @@ class RunTool(Action, frozen=True):
     """Run one of Kafka's tools, with its arguments as on klamm's command line. `{zk}` and
     `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of the step's `files`."""
 
+    HAS_RESULT = True
+
     tool: str
     args: tuple[str, ...]
     files: Mapping[str, str] = {}
@@ -80,13 +95,13 @@ class RunTool(Action, frozen=True):
 class CreateZnode(Action, frozen=True):
     """Create znodes manually. Text is written unchanged, null as no data, other values as JSON."""
 
-    path: str
-    data: bytes | None
+    znodes: Znodes
     is_sequential: bool = False
-    """Whether the znode gets a ten-digit suffix."""
+    """Whether the znodes get a ten-digit suffix."""
 
     def act(self, run: ScenarioTarget) -> None:
-        run.write(Create(self.path, self.data, sequential=self.is_sequential))
+        for path, data in self.znodes.items():
+            run.write(Create(path, data, sequential=self.is_sequential))
 
 
 def znode_data(value: Any) -> bytes | None:
@@ -99,20 +114,21 @@ def znode_data(value: Any) -> bytes | None:
 class SetZnode(Action, frozen=True):
     """Overwrite znodes manually, regardless of their versions."""
 
-    path: str
-    data: bytes | None
+    znodes: Znodes
 
     def act(self, run: ScenarioTarget) -> None:
-        run.write(SetData(self.path, self.data))
+        for path, data in self.znodes.items():
+            run.write(SetData(path, data))
 
 
 class DeleteZnode(Action, frozen=True):
     """Delete znodes manually, regardless of their versions."""
 
-    path: str
+    paths: Paths
 
     def act(self, run: ScenarioTarget) -> None:
-        run.write(Delete(self.path, ANY_VERSION))
+        for path in self.paths:
+            run.write(Delete(path, ANY_VERSION))
 
 
 class SetTopicPartitions(Action, frozen=True):
@@ -120,17 +136,19 @@ class SetTopicPartitions(Action, frozen=True):
     other replicas of existing ones, which it replaces by the old ones (`--quirks KAFKA-12493`:
     which the next controller takes over)."""
 
-    topic: str
-    partitions: Mapping[str, list[int]]
-    """Replicas, by partition number."""
+    replicas: Mapping[Partition, Replicas]
 
     def act(self, run: ScenarioTarget) -> None:
-        path = TopicZNode.path(self.topic)
-        node = run.view.read_json(path)
-        if node is None or not isinstance(node.get("partitions"), dict):
-            raise KlammError(f"cannot set partitions: znode {path} is missing or malformed")
-        node["partitions"].update(self.partitions)
-        run.write(SetData(path, json.dumps(node).encode()))
+        topics: dict[str, dict[str, tuple[int, ...]]] = {}
+        for tp, ids in self.replicas.items():
+            topics.setdefault(tp.topic, {})[str(tp.partition)] = ids
+        for topic, partitions in topics.items():
+            path = TopicZNode.path(topic)
+            node = run.view.read_json(path)
+            if node is None or not isinstance(node.get("partitions"), dict):
+                raise KlammError(f"cannot set partitions: znode {path} is missing or malformed")
+            node["partitions"].update(partitions)
+            run.write(SetData(path, json.dumps(node).encode()))
 
 
 class KillAll(Action, frozen=True):
@@ -178,7 +196,7 @@ class ActOnZooKeeper(Action, frozen=True):
     ON_KAFKA = False
 
     action: str
-    server: str = ""
+    server: ZooKeeperServer = ""
 
     def act(self, run: ScenarioTarget) -> None:
         ensemble = run.driver.ensemble
@@ -196,13 +214,26 @@ class ActOnZooKeeper(Action, frozen=True):
 class Reassign(Action, frozen=True):
     """Ask the controller to move partitions to other replicas."""
 
-    targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    HAS_RESULT = True
+
+    replicas: Mapping[Partition, Replicas | None]
     """None cancels a reassignment."""
 
     def act(self, run: ScenarioTarget) -> CommandResult:
-        response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.targets))
+        response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.replicas))
         assert isinstance(response, AlterPartitionReassignmentsResponse)
         return _answer(response.error, response.partitions)
+
+
+class CancelReassignment(Action, frozen=True):
+    """Ask the controller to cancel reassignments of partitions."""
+
+    HAS_RESULT = True
+
+    partitions: Partitions
+
+    def act(self, run: ScenarioTarget) -> CommandResult:
+        return Reassign(dict.fromkeys(self.partitions)).act(run)
 
 
 class ElectLeaders(Action, frozen=True):
@@ -211,8 +242,10 @@ class ElectLeaders(Action, frozen=True):
     ``partitions``: None for all partitions that need an election.
     """
 
+    HAS_RESULT = True
+
     election_type: ElectionType
-    partitions: tuple[TopicPartition, ...] | None
+    partitions: ElectedPartitions
 
     def act(self, run: ScenarioTarget) -> CommandResult:
         request = ElectLeadersRequest(self.election_type, self.partitions, int(STEP_TIMEOUT_MS))
@@ -226,7 +259,7 @@ class Produce(Action, frozen=True):
     while the next steps run, and a consumer reads them. At the end of the drill the consumer must
     have read every acknowledged record once and in order."""
 
-    records: Mapping[TopicPartition, int]
+    records: Mapping[Partition, Annotated[int, Meta(ge=1, le=1_000_000)]]
 
     def act(self, run: ScenarioTarget) -> None:
         for tp, count in self.records.items():
@@ -241,7 +274,7 @@ class ProduceConstantly(Action, frozen=True):
 
     SIMULATED_ONLY = True
 
-    records_per_s: Mapping[TopicPartition, float]
+    records_per_s: Mapping[Partition, Annotated[float, Meta(ge=0.0, le=1_000_000.0)]]
 
     def act(self, run: ScenarioTarget) -> None:
         for tp in self.records_per_s:
@@ -255,23 +288,26 @@ class Preload(Action, frozen=True):
 
     ON_KAFKA = False
 
-    partition: TopicPartition
-    size_bytes: int
+    sizes: Mapping[Partition, Size]
 
     def act(self, run: ScenarioTarget) -> None:
-        tp, cluster = self.partition, run.cluster
+        for tp, size_bytes in self.sizes.items():
+            self._preload(run, tp, size_bytes)
+
+    def _preload(self, run: ScenarioTarget, tp: TopicPartition, size_bytes: int) -> None:
+        cluster = run.cluster
         if tp in run.produced():
             problem = f"cannot preload {tp}: an earlier step produces to it"
             raise WrongState(problem, hint="preload it first")
         run.driver.call_client(
-            lambda _: preload_replicas(brokers_of(cluster), tp, self.size_bytes, cluster.clock)
+            lambda _: preload_replicas(brokers_of(cluster), tp, size_bytes, cluster.clock)
         )
 
 
 class Wait(Action, frozen=True):
     """Wait for a duration in ms, s or min."""
 
-    duration_ms: float
+    duration_ms: Duration = msgspec.field(name="duration")
 
     def act(self, run: ScenarioTarget) -> None:
         run.driver.run_for(self.duration_ms)
@@ -284,10 +320,10 @@ class Advance(Action, frozen=True):
 
     SIMULATED_ONLY = True
 
-    count: int
+    steps: Annotated[int, Meta(ge=1, le=1_000_000)]
 
     def act(self, run: ScenarioTarget) -> None:
-        run.driver.advance(self.count)
+        run.driver.advance(self.steps)
 
 
 class BreakSession(BrokerAction, frozen=True):

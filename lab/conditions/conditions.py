@@ -16,7 +16,7 @@ import msgspec
 from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import NO_LEADER
-from klamm.lab.conditions import values
+from klamm.lab import value_types as values
 from klamm.lab.conditions.condition import Condition
 from klamm.lab.conditions.view import MOVED, ClusterView, Json, as_listed, partition_of
 from klamm.zk.store import ResultCode
@@ -41,10 +41,10 @@ Look = Callable[[ClusterView, Any], Any]
 class ConditionKind(NamedTuple):
     """A kind of condition: its expected value, how it is evaluated, and its documentation.
 
-    ``value``: the type of the expected value (values.py). ``look`` returns the actual value;
-    ``accepts`` compares it with the expected value. ``is_of_tool``: the condition is about the
-    output of the step's tool. That output cannot change once the tool has ended, so the condition
-    is checked at once and cannot be waited for.
+    ``value``: the type of the expected value. ``look`` returns the actual value; ``accepts``
+    compares it with the expected value. ``is_of_tool``: the condition is about the output of the
+    step's tool. That output cannot change once the tool has ended, so the condition is checked at
+    once and cannot be waited for.
     """
 
     value: Any
@@ -226,7 +226,7 @@ def _some(seen: str, _: Any) -> bool:
 
 CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "brokers": ConditionKind(
-        values.SortedBrokers,
+        values.BrokerIds,
         _brokers,
         "brokers: [0, 2]",
         "Exactly these brokers are registered in /brokers/ids.",
@@ -275,6 +275,9 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "hosts: {1: [t-0], 2: []}",
         "For each of these brokers: exactly these partitions have a replica in its log "
         "directories.",
+        accepts=lambda seen, wanted: (
+            seen == {id_: tps and sorted(tps) for id_, tps in wanted.items()}
+        ),
     ),
     "offline_partitions": ConditionKind(
         values.Count,
@@ -330,7 +333,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         accepts=_nothing,
     ),
     "znode": ConditionKind(
-        values.Znodes,
+        values.ZnodeValues,
         _for_each(_znode),
         "znode: {/controller_epoch: 2}",
         "Znodes have this data, compared as JSON or as text.",
@@ -343,7 +346,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         accepts=_all_there,
     ),
     "reassigning": ConditionKind(
-        values.Partitions,
+        values.PartitionNames,
         _reassigning,
         "reassigning: [t-0]",
         "Exactly these partitions are being reassigned. `[]` means that no partition is.",

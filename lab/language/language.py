@@ -24,6 +24,7 @@ from klamm.lab.conditions.triggers import AtStep
 from klamm.lab.drill import Drill, DrillCluster, Step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
+from klamm.lab.language.forms import ALL
 from klamm.lab.language.reading import FAST_LOADER, DrillReader
 from klamm.lab.language.step_language import StepCompiler
 
@@ -38,7 +39,6 @@ DRILL_WORDS: Final = (
     "eventually",
     "checks",
 )
-ALL: Final = "all"
 MAX_BYTES: Final = 1_000_000
 _MAX_NAME: Final = 100
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -143,10 +143,6 @@ class DrillReader(YamlReader):
             raise self.error(node, f"{what} must be the path of a znode, not '{text}'")
         return text
 
-    def paths(self, node: yaml.Node) -> list[str]:
-        """Return the paths of one or more znodes."""
-        return self.at_least_one(node, "znode", lambda item: self.path(item, "a znode"))
-
     def plain(self, node: yaml.Node) -> Any:
         """Return any YAML value: mappings, lists, and scalars according to JSON's rules."""
         if isinstance(node, yaml.MappingNode):
@@ -238,19 +234,6 @@ class DrillReader(YamlReader):
         if self.text(node, "a leader") in (NONE, str(NO_LEADER)):
             return NO_LEADER
         return self.broker(node)
-
-    def by_partition(
-        self, node: yaml.Node, read: Callable[[yaml.Node], Any]
-    ) -> dict[TopicPartition, Any]:
-        """Return the values of a mapping whose keys are partitions."""
-        return {
-            self.partition(entry.key, "a key"): read(entry.value)
-            for entry in self.entries(node, "partitions with their values").values()
-        }
-
-    def partitions(self, node: yaml.Node) -> list[TopicPartition]:
-        """Return a list of partitions; the list may be empty."""
-        return [self.partition(item) for item in self.one_or_more(node)]
 
     def _distinct(
         self, node: yaml.Node, read: Callable[[yaml.Node], int], what: str = "brokers"

@@ -14,14 +14,14 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.yaml_reader import YamlEntry
 from klamm.lab.actions.action import Action, BrokerRef, InRack
 from klamm.lab.actions.steps import Advance, RunTool
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck, plain_text
 from klamm.lab.conditions.conditions import CONDITIONS
+from klamm.lab.conditions.triggers import TRIGGERS
 from klamm.lab.drill import Quiesce, Step, every_step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
-from klamm.lab.language.actions import ANSWERED, DRILL_ACTIONS
 from klamm.lab.language.reading import DrillReader, is_null
-from klamm.lab.language.trigger_language import TRIGGERS
-from klamm.lab.language.value_reading import read_value
+from klamm.lab.language.values import read_and_make, read_value
 
 ACTION_WORDS: Final = ("name", "until", "within", "expect", "files")
 """Words of a step with an action or a condition."""
@@ -57,12 +57,12 @@ class StepCompiler:
         reader = self._reader
         if isinstance(node, yaml.ScalarNode):
             # An action without a value may be a plain word instead of a mapping.
-            kind = reader.text(node, "a step")
-            if kind not in DRILL_ACTIONS:
-                raise reader.unknown(node, "step", kind, DRILL_ACTIONS)
+            word = reader.text(node, "a step")
+            if word not in ACTIONS:
+                raise reader.unknown(node, "step", word, ACTIONS)
             nothing = yaml.ScalarNode("", "", node.start_mark)
-            return (Step(kind, DRILL_ACTIONS[kind].read(reader, nothing), (), reader.place(node)),)
-        fields = reader.fields(node, "a step", (*DRILL_ACTIONS, *STEP_WORDS))
+            return (Step(word, self._actions(word, nothing), (), reader.place(node)),)
+        fields = reader.fields(node, "a step", (*ACTIONS, *STEP_WORDS))
         count = 1
         if "repeat" in fields:
             count = reader.integer(fields["repeat"].value, "repeat", 1, MAX_STEPS)
@@ -91,7 +91,8 @@ class StepCompiler:
         if any(step.trigger is not None for step in every_step(found)):
             raise reader.error(key, "a step with a trigger is already inside a step with a trigger")
         self._check_no_advance((found,))
-        trigger = TRIGGERS[words[0]].read(reader, value)
+        kind = TRIGGERS[words[0]]
+        trigger = read_and_make(reader, value, kind.value, kind.make, words[0])
         name = f"{words[0]} {plain_text(reader.plain(value))}"
         found = tuple(_with_suffix(step, f" ({name})") for step in found)
         return (Step(name, (), (), reader.place(key), (found,), trigger),)
@@ -159,7 +160,7 @@ class StepCompiler:
     def _step(self, node: yaml.Node, fields: dict[str, YamlEntry]) -> Step:
         """Compile a step with an action or a condition."""
         reader = self._reader
-        words = [word for word in fields if word in DRILL_ACTIONS]
+        words = [word for word in fields if word in ACTIONS]
         if len(words) > 1:
             raise reader.error(
                 fields[words[1]].key,
@@ -170,17 +171,21 @@ class StepCompiler:
         actions: tuple[Action, ...] = ()
         if words:
             value = fields[words[0]].value
-            actions = self._with_files(DRILL_ACTIONS[words[0]].read(reader, value), value, fields)
+            actions = self._with_files(self._actions(words[0], value), value, fields)
         if not words and not fields.keys() & {"until", "expect"}:
             raise reader.error(node, "a step requires an action, 'until' or 'expect'")
         if "within" in fields and "until" not in fields:
             raise reader.error(
                 fields["within"].key, "'within' is the timeout of 'until', which is missing here"
             )
-        is_answered = any(isinstance(action, ANSWERED) for action in actions)
+        is_answered = any(action.HAS_RESULT for action in actions)
         checks = self._checks(fields, is_answered=is_answered)
         place = reader.place(fields[words[0]].key if words else node)
         return Step(self._step_name(fields, words), actions, checks, place)
+
+    def _actions(self, word: str, node: yaml.Node) -> tuple[Action, ...]:
+        kind = ACTIONS[word]
+        return tuple(read_and_make(self._reader, node, kind.value, kind.make, word))
 
     def _step_name(self, fields: dict[str, YamlEntry], words: list[str]) -> str:
         reader = self._reader
@@ -299,6 +304,6 @@ def _with_suffix(step: Step, suffix: str) -> Step:
 
 
 def _succeeded(fields: dict[str, YamlEntry], reader: DrillReader) -> StepCheck:
-    word = next(word for word in fields if word in DRILL_ACTIONS)
+    word = next(word for word in fields if word in ACTIONS)
     condition = Condition("exit_code", 0)
     return StepCheck(Moment.EXPECT, condition, place=reader.place(fields[word].key))

@@ -22,10 +22,10 @@ from klamm.cluster.types import TopicPartition
 from klamm.cluster.version import klamm_version
 from klamm.interrupts import temporary_folder
 from klamm.lab.actions.steps import Wait
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.drill import Step
 from klamm.lab.drivers.driver import ScenarioDriver
-from klamm.lab.language.actions import DRILL_ACTIONS
 from klamm.lab.language.clusters import assignment_text
 from klamm.lab.language.language import parse_drill
 from klamm.lab.language.reading import DrillReader
@@ -205,10 +205,8 @@ class ScriptedCluster(Actions):
 
     def act(self, word: str, value: Value = None, /, **arguments: Value) -> None:
         with self._errors(str(word)):
-            if not isinstance(word, str) or word not in DRILL_ACTIONS:
-                hint = suggestion(
-                    str(word), DRILL_ACTIONS, "klamm drill schema describes all actions"
-                )
+            if not isinstance(word, str) or word not in ACTIONS:
+                hint = suggestion(str(word), ACTIONS, "klamm drill schema describes all actions")
                 raise UsageError("not an action of drills", hint=hint)
             if arguments and value is not None:
                 raise UsageError("give either a value or named arguments")

@@ -19,8 +19,10 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.integers import INT32_MAX, Count
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import ControlRequest
+from klamm.cluster.types import TopicPartition
 from klamm.lab.actions import actions, steps
 from klamm.lab.actions.action import Action, BrokerAction
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
 from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.conditions.view import ClusterView, state_path
@@ -214,22 +216,29 @@ def _action(step: Json, scenario: Json) -> Action:
             return steps.RunTool(_tool(step["cls"]), tuple(step["args"]), files)
         case "create":
             is_sequential = step.get("sequential", False)
-            return steps.CreateZnode(step["path"], steps.znode_data(step["data"]), is_sequential)
+            return steps.CreateZnode(_znode(step), is_sequential)
         case "set":
-            return steps.SetZnode(step["path"], steps.znode_data(step["data"]))
+            return steps.SetZnode(_znode(step))
         case "delete":
-            return steps.DeleteZnode(step["path"])
+            return steps.DeleteZnode([step["path"]])
         case "move_controller":
             return actions.MoveController()
         case "set_topic_partitions":
-            return steps.SetTopicPartitions(step["topic"], step["partitions"])
+            partitions = step["partitions"].items()
+            return steps.SetTopicPartitions(
+                {TopicPartition(step["topic"], int(n)): ids for n, ids in partitions}
+            )
         case "fail_log_dir":
             return actions.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case op:
-            kind = actions.ACTIONS.get(op)
+            kind = ACTIONS.get(op)
             if kind is None or not issubclass(kind.action, BrokerAction):
                 raise UsageError(f"unknown scenario step {op}")
             return kind.action(step["broker"])
+
+
+def _znode(step: Json) -> dict[str, bytes | None]:
+    return {step["path"]: steps.znode_data(step["data"])}
 
 
 def _tool(kafka_class: str) -> str:

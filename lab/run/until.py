@@ -18,9 +18,10 @@ from klamm.lab.conditions.triggers import Instant, OnRow
 from klamm.lab.drill import Drill, Step
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.reading import DrillReader
-from klamm.lab.language.trigger_language import TRIGGERS
+from klamm.lab.language.values import read_value
 from klamm.lab.run.drill_run import Follower, Verdict, play, verdict_of
 from klamm.lab.run.runner import StepResult
+from klamm.lab.value_types import Row
 
 _HINT: Final = "write row 78, 6.4s, step 5, or on: {kind: broker_offline, replica: 1}"
 _NUMBERED: Final = re.compile(r"(row|step) +([0-9]{1,9})")
@@ -144,6 +145,5 @@ def parse_moment(text: str, drill: Drill) -> TimePoint:
         least_ms = at_ms - _MS_TOLERANCE
         return TimePoint(text, lambda run: lambda: run.driver.elapsed_ms >= least_ms, at_ms)
     value = reader.fields(node, "a moment", ("on",))["on"].value
-    trigger = TRIGGERS["on"].read(reader, value)
-    assert isinstance(trigger, OnRow)
+    trigger = OnRow(read_value(reader, value, Row, "on"))
     return TimePoint(text, lambda run: trigger.next_occurrence(run.driver))

@@ -15,12 +15,9 @@ from klamm.cli.server_options import Answered
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.lab.actions.action import Action, ActionTarget, BrokerAction
-from klamm.lab.actions.actions import ACTIONS, ActionKind
 from klamm.lab.actions.network_actions import NetworkAction
+from klamm.lab.actions.table import ACTIONS, kind_of
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
-from klamm.lab.language import step_language
-from klamm.lab.language.actions import DRILL_ACTIONS as DRILL_ACTIONS
-from klamm.lab.language.actions import kind_of
 from klamm.lab.language.language import parse_drill
 from klamm.lab.run.drill_run import Outcome, play
 from klamm.server import api
@@ -43,6 +40,8 @@ class Stumble(BrokerAction, frozen=True):
 
     The command does not show this."""
 
+    PATH = "/brokers/{id}/stumble"
+
     times: Annotated[int, Meta(ge=1, description="Number of `times`.")]
 
     def __post_init__(self) -> None:
@@ -58,12 +57,10 @@ class Stumble(BrokerAction, frozen=True):
 class Shake(NetworkAction, frozen=True):
     """Shake the network."""
 
+    PATH = "/network/shake"
+
     def act(self, target: Any) -> None:
         target.cluster.transport.heal()
-
-
-SHAKE_ROW = ActionKind(Shake, "shake", "/network/shake")
-ROW = ActionKind(Stumble, "stumble: {broker: 1, times: 2}", "/brokers/{id}/stumble")
 
 
 app = command_group("a group of this test", "")
@@ -78,10 +75,9 @@ def stumble(client: ServerClient, action: Stumble) -> Answered:
 @pytest.fixture
 def grown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table with one row more, for who reads it."""
-    monkeypatch.setitem(ACTIONS, "stumble", ROW)  # type: ignore[arg-type]
-    words = DRILL_ACTIONS | {"stumble": kind_of("stumble", ROW.action, ROW.example)}
-    monkeypatch.setattr(step_language, "DRILL_ACTIONS", words)
-    routes = (api.action_route("stumble", ROW), api.action_route("shake", SHAKE_ROW))
+    row = kind_of(Stumble, "stumble: {broker: 1, times: 2}")
+    monkeypatch.setitem(ACTIONS, "stumble", row)  # type: ignore[arg-type]
+    routes = (api.action_route("stumble", Stumble), api.action_route("shake", Shake))
     monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, *routes))
 
 
@@ -147,4 +143,4 @@ class Other(Action, frozen=True):
 
 def test_an_action_on_neither_a_broker_nor_the_network_needs_a_row_for_its_answer() -> None:
     with pytest.raises(TypeError, match="Other is no action on a broker or the network"):
-        api.action_route("other", ActionKind(Other, "other", "/other"))
+        api.action_route("other", Other)

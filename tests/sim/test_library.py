@@ -11,8 +11,8 @@ from typing import get_type_hints
 import pytest
 
 import klamm
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.conditions import CONDITIONS
-from klamm.lab.language.actions import DRILL_ACTIONS
 from klamm.lab.python.actions import Conditions
 from klamm.lab.python.cluster import ScriptedCluster
 from tests.unit.report.pages import read_page
@@ -20,7 +20,7 @@ from tests.unit.report.pages import read_page
 SEED_7 = "\nreplay: klamm.SimulatedCluster(brokers=3, seed=7)"
 
 
-@pytest.mark.parametrize("word", DRILL_ACTIONS)
+@pytest.mark.parametrize("word", ACTIONS)
 def test_each_action_of_drills_is_a_typed_method(word: str) -> None:
     method = getattr(klamm.SimulatedCluster, word)
     assert method.__doc__

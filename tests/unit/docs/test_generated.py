@@ -9,11 +9,11 @@ from docs.generate import PAGES, ROOT, fill
 from docs.known_bugs import WITHOUT_A_SWITCH, KnownBug
 from docs.quirk_texts import quirk_table
 from klamm.cluster.quirks import Quirks
+from klamm.lab.conditions.triggers import TRIGGERS
 from klamm.lab.drills.bug_texts import quirk_texts
 from klamm.lab.language.clusters import CLUSTER_WORDS
 from klamm.lab.language.language import DRILL_WORDS
 from klamm.lab.language.step_language import STEP_WORDS
-from klamm.lab.language.trigger_language import TRIGGERS
 
 SLOW = ("docs/replay.md",)
 

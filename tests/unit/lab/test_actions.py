@@ -23,7 +23,7 @@ from klamm.cluster.requests import (
     ElectLeadersResponse,
 )
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.lab.actions.action import Action, BrokerRef, InRack
+from klamm.lab.actions.action import Action, BrokerRef, InRack, request_of
 from klamm.lab.actions.actions import (
     BounceRegistration,
     FailDisk,
@@ -38,7 +38,6 @@ from klamm.lab.actions.actions import (
     SlowDisk,
     Start,
     Stop,
-    request_of,
 )
 from klamm.lab.actions.network_actions import (
     OTHERS,
@@ -522,7 +521,7 @@ def test_all_brokers_of_a_killed_process_are_killed(run: Run) -> None:
 
 def test_partitions_are_written_beside_the_existing_ones(run: Run) -> None:
     run.znodes["/brokers/topics/t"] = {"version": 3, "partitions": {"0": [1], "1": [2]}}
-    act(SetTopicPartitions("t", {"1": [3], "2": [1, 2]}), run)
+    act(SetTopicPartitions({T1: (3,), TopicPartition("t", 2): (1, 2)}), run)
     ((_, change),) = run.made
     assert isinstance(change, SetData)
     assert (change.path, change.version) == ("/brokers/topics/t", ANY_VERSION)
@@ -531,16 +530,16 @@ def test_partitions_are_written_beside_the_existing_ones(run: Run) -> None:
         "partitions": {"0": [1], "1": [3], "2": [1, 2]},
     }
     with pytest.raises(KlammError, match="znode /brokers/topics/u is missing or malformed"):
-        act(SetTopicPartitions("u", {}), run)
+        act(SetTopicPartitions({TopicPartition("u", 0): (1,)}), run)
 
 
 @pytest.mark.parametrize(
     ("action", "change"),
     [
-        (CreateZnode("/a", b"x"), Create("/a", b"x")),
-        (CreateZnode("/a-", None, is_sequential=True), Create("/a-", None, sequential=True)),
-        (SetZnode("/a", b"x"), SetData("/a", b"x", ANY_VERSION)),
-        (DeleteZnode("/a"), Delete("/a", ANY_VERSION)),
+        (CreateZnode({"/a": b"x"}), Create("/a", b"x")),
+        (CreateZnode({"/a-": None}, is_sequential=True), Create("/a-", None, sequential=True)),
+        (SetZnode({"/a": b"x"}), SetData("/a", b"x", ANY_VERSION)),
+        (DeleteZnode(["/a"]), Delete("/a", ANY_VERSION)),
     ],
 )
 def test_znodes_are_changed_whatever_their_version(run: Run, action: Action, change: Any) -> None:

@@ -13,13 +13,13 @@ from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.lab.actions import actions, network_actions, steps
 from klamm.lab.actions.action import InRack, IsrFollower
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.conditions import conditions as scenario_conditions
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
 from klamm.lab.conditions.triggers import At, AtBreakpoint, AtStep, Every, OnRow
 from klamm.lab.drill import Drill, Quiesce, Step
 from klamm.lab.drills.library import BUGS, NAMES, find_drill, named_drill
-from klamm.lab.language.actions import DRILL_ACTIONS
 from klamm.lab.language.language import DRILL_WORDS, parse_drill, read_drill
 from klamm.lab.language.step_language import STEP_WORDS
 from klamm.statemachines.reassignment import Phase
@@ -120,24 +120,26 @@ ACTION_CASES = {
     "up_again": (steps.UpAgain(),),
     "move_controller:": (actions.MoveController(),),
     "move_controller": (actions.MoveController(),),
-    "preload: {t-0: 1.5GB}": (steps.Preload(T0, 1_500_000_000),),
+    "preload: {t-0: 1.5GB}": (steps.Preload({T0: 1_500_000_000}),),
     "produce: {t-0: 25}": (steps.Produce({T0: 25}),),
     "produce_constantly: {t-0: 2.5}": (steps.ProduceConstantly({T0: 2.5}),),
     "reassign: {t-0: [2, 9]}": (steps.Reassign({T0: (2, 9)}),),
-    "cancel_reassignment: [t-0]": (steps.Reassign({T0: None}),),
+    "cancel_reassignment: [t-0]": (steps.CancelReassignment([T0]),),
     "elect_preferred: all": (steps.ElectLeaders(ElectionType.PREFERRED, None),),
     "elect_unclean: t-0": (steps.ElectLeaders(ElectionType.UNCLEAN, (T0,)),),
-    "create_znode: {/a: null, /b: 'x'}": (
-        steps.CreateZnode("/a", None),
-        steps.CreateZnode("/b", b"x"),
-    ),
+    "create_znode: {/a: null, /b: 'x'}": (steps.CreateZnode({"/a": None, "/b": b"x"}),),
     "set_znode: {/a: {v: [1, -2.5, true, null, no, 010]}}": (
-        steps.SetZnode("/a", b'{"v": [1, -2.5, true, null, "no", "010"]}'),
+        steps.SetZnode({"/a": b'{"v": [1, -2.5, true, null, "no", "010"]}'}),
     ),
-    "delete_znode: [/a/b]": (steps.DeleteZnode("/a/b"),),
+    "delete_znode: [/a/b]": (steps.DeleteZnode(["/a/b"]),),
     "set_topic_partitions: {t-1: [0], t-2: [1], u-0: [2]}": (
-        steps.SetTopicPartitions("t", {"1": [0], "2": [1]}),
-        steps.SetTopicPartitions("u", {"0": [2]}),
+        steps.SetTopicPartitions(
+            {
+                TopicPartition("t", 1): (0,),
+                TopicPartition("t", 2): (1,),
+                TopicPartition("u", 0): (2,),
+            }
+        ),
     ),
     "wait: 2min": (steps.Wait(120_000.0),),
     "advance: 40": (steps.Advance(40),),
@@ -169,8 +171,8 @@ def test_an_action_compiles(line: str) -> None:
 
 
 def test_every_action_has_a_case_and_an_example_that_compiles() -> None:
-    assert {line.split(":")[0] for line in ACTION_CASES} == set(DRILL_ACTIONS)
-    for word, kind in DRILL_ACTIONS.items():
+    assert {line.split(":")[0] for line in ACTION_CASES} == set(ACTIONS)
+    for word, kind in ACTIONS.items():
         assert kind.example.split(":")[0] == word
         assert last_step(f"  - {kind.example}\n").actions
 
@@ -321,13 +323,17 @@ def test_a_trigger_makes_a_step_wait_beside_the_others() -> None:
 
 WRONG = {
     "- {at: soon, kill: 1}": ("5:10", "at must be a duration, not 'soon'", "as in 500ms"),
-    "- {every: 1ms, kill: 1}": ("5:13", "every must be at least 10ms", ""),
+    "- {every: 1ms, kill: 1}": ("5:13", "every: the interval must be at least 10ms", ""),
     "- {at: 1s, every: 1s, kill: 1}": ("5:14", "a step has at most one trigger: give either", ""),
     "- {at: 1s}": ("5:5", "a step requires an action, 'until' or 'expect'", ""),
     "- {on: {knd: event}, kill: 1}": ("5:11", "unknown word in a journal row 'knd'", "kind?"),
     "- {before: B9, kill: 1}": ("5:14", "unknown controller step 'B9'", "known: U1, U3"),
     "- {before: U2, kill: 1}": ("5:14", "unknown controller step 'U2'", "known: U1, U3"),
-    "- {before: {operation: 2}, kill: 1}": ("5:14", "a controller step requires 'event'", ""),
+    "- {before: {operation: 2}, kill: 1}": (
+        "5:14",
+        "before requires 'event'",
+        "one of ControllerEvent",
+    ),
     "- {before: {event: TopicDelet}, kill: 1}": (
         "5:22",
         "unknown controller event",
@@ -341,8 +347,12 @@ WRONG = {
         "put it before",
     ),
     "- {at: {step: 3}, kill: 1}": ("5:6", "there is no step 3", "1 is their end"),
-    "- {at: {advance: 3}, kill: 1}": ("5:10", "a moment of the drill requires 'step'", ""),
-    "- {at: {step: 1, advance: 3, wait: 1s}, kill: 1}": ("5:32", "give either advance or wait", ""),
+    "- {at: {advance: 3}, kill: 1}": ("5:10", "at requires 'step'", ""),
+    "- {at: {step: 1, advance: 3, wait: 1s}, kill: 1}": (
+        "5:10",
+        "at: give either 'advance' or 'wait'",
+        "",
+    ),
     "- {at: {step: 0}, kill: 1}": ("5:17", "step must be from 1", ""),
     "- {at: 1s, steps: [{at: 1s, kill: 0}]}": ("5:6", "a step with a trigger is already", ""),
     "- {repeat: 0, kill: 1}": ("5:14", "repeat must be from 1 to 1000, not 0", ""),
@@ -387,9 +397,9 @@ WRONG = {
         "'within' is the timeout of 'until', which is missing here",
         "",
     ),
-    "- {wait: soon}": ("5:12", "a wait must be a duration, not 'soon'", "as in 500ms"),
+    "- {wait: soon}": ("5:12", "wait must be a duration, not 'soon'", "as in 500ms"),
     "- {move_controller: 1}": ("5:23", "move_controller takes no value", ""),
-    "- {preload: {t-0: 1001TB}}": ("5:21", "a preloaded size must be at most 1000TB", ""),
+    "- {preload: {t-0: 1001TB}}": ("5:21", "preload of t-0 must be at most 1000TB", ""),
     "- {heal_network: 1}": ("5:20", "heal_network takes no value", ""),
     "- isolate: []": ("5:14", "name at least one broker", "heal_network ends an isolation"),
     "- isolate: [0, 2, 1]": ("5:14", "cannot isolate all brokers of the cluster", "leave at"),
@@ -447,11 +457,11 @@ WRONG = {
     "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
     "- kill: [1, 1]": ("5:11", "broker 1 is listed twice", ""),
     "- {for_each: [0, 1], start: [0, 1, each]}": ("5:31", "broker 0 is listed twice", ""),
-    "- {delete_znode: a}": ("5:20", "a znode must be the path of a znode, not 'a'", ""),
-    "- {delete_znode: /a/}": ("5:20", "a znode must be the path of a znode, not '/a/'", ""),
+    "- {delete_znode: a}": ("5:20", "delete_znode must be the path of a znode, not 'a'", ""),
+    "- {delete_znode: /a/}": ("5:20", "delete_znode must be the path of a znode, not '/a/'", ""),
     "- {delete_znode: [/a, /a//b]}": (
         "5:25",
-        "a znode must be the path of a znode, not '/a//b'",
+        "delete_znode must be the path of a znode, not '/a//b'",
         "",
     ),
     "- {run: topic --list}": ("5:11", "unknown tool 'topic'", "did you mean topics?"),
@@ -522,7 +532,7 @@ WRONG = {
         "ms must be from -86400000 to 86400000, not 99999999999999999999999",
         "",
     ),
-    "- {wait: 2h}": ("5:12", "a wait must be a duration, not '2h'", "5min"),
+    "- {wait: 2h}": ("5:12", "wait must be a duration, not '2h'", "5min"),
     "- {for_each: [], kill: each}": ("5:16", "for_each has no broker", "use broker, or a list"),
     "- {until: {healthy: true}, within: 0s}": ("5:38", "within must be more than 0s", "as in"),
     "- run: topics --zookeeper {zkk} --list": ("5:10", "unknown placeholder '{zkk}'", "{zk}?"),
@@ -531,9 +541,9 @@ WRONG = {
         "journal must be true or false, not 'yes'",
         "",
     ),
-    "- preload: {t-0: 5}": ("5:20", "a preloaded size must be a size, not '5'", "as in 500MB, 2TB"),
-    "- preload: {t-0: 1001TB}": ("5:20", "a preloaded size must be at most 1000TB, not 1001TB", ""),
-    f"- preload: {{t-0: {'9' * 400}B}}": ("5:20", "a preloaded size must be at most 1000TB", ""),
+    "- preload: {t-0: 5}": ("5:20", "preload of t-0 must be a size, not '5'", "as in 500MB, 2TB"),
+    "- preload: {t-0: 1001TB}": ("5:20", "preload of t-0 must be at most 1000TB, not 1001TB", ""),
+    f"- preload: {{t-0: {'9' * 400}B}}": ("5:20", "preload of t-0 must be at most 1000TB", ""),
     f"- create_znode: {{/x: 1{'0' * 400}.5}}": ("5:24", "the number 10", ""),
     "- kill: rack x": ("5:11", "the cluster has no racks", "cluster: {racks: [a, b, c]}"),
     "- kill_zookeeper: boss": ("5:21", "'boss' is not a server", "use an id, leader or follower"),
@@ -629,7 +639,7 @@ def test_the_words_kept_for_later_are_free() -> None:
     for word in ("when", "if"):
         assert word not in (
             *DRILL_WORDS,
-            *DRILL_ACTIONS,
+            *ACTIONS,
             *scenario_conditions.CONDITIONS,
             *STEP_WORDS,
         )

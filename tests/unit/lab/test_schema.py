@@ -12,12 +12,12 @@ from jsonschema import Draft202012Validator
 
 from docs.generate import ROOT, SCHEMA
 from klamm.cli.main import main
+from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.conditions import CONDITIONS
+from klamm.lab.conditions.triggers import TRIGGERS
 from klamm.lab.drills.library import BUGS, NAMES, named_text
 from klamm.lab.hunt.drawing import draw_drill
-from klamm.lab.language.actions import DRILL_ACTIONS
 from klamm.lab.language.schema import drill_schema
-from klamm.lab.language.trigger_language import TRIGGERS
 from tests.unit.lab.test_language import ACTION_CASES
 
 DOCUMENTATION = ROOT / "docs" / "drills.md"
@@ -59,7 +59,7 @@ def test_shipped_documented_and_hunted_drills_are_valid(validator: Draft202012Va
 
 
 def test_every_action_condition_and_trigger_is_valid(validator: Draft202012Validator) -> None:
-    lines = [*ACTION_CASES, *(kind.example for kind in DRILL_ACTIONS.values())]
+    lines = [*ACTION_CASES, *(kind.example for kind in ACTIONS.values())]
     lines += [f"expect: {{{kind.example}}}" for kind in CONDITIONS.values()]
     lines += [f"{{{kind.example}, kill: 1}}" for kind in TRIGGERS.values()]
     assert {line: problems(validator, step(line)) for line in lines} == {line: [] for line in lines}
@@ -132,7 +132,7 @@ def test_a_wrong_file_is_invalid(validator: Draft202012Validator) -> None:
 def test_words_have_the_descriptions_of_the_documentation() -> None:
     schema: dict[str, Any] = drill_schema()
     words = schema["$defs"]["step"]["anyOf"][1]["properties"]
-    assert words["power_off"]["description"] == DRILL_ACTIONS["power_off"].about
+    assert words["power_off"]["description"] == ACTIONS["power_off"].about
     assert schema["$defs"]["conditions"]["properties"]["isr"]["description"]
 
 
