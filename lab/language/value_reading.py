@@ -21,7 +21,6 @@ from klamm.lab.conditions.values import (
 )
 from klamm.lab.conditions.view import MOVED
 from klamm.lab.language.reading import NONE, DrillReader
-from klamm.world.cluster_spec import rack_map
 
 _KINDS: Final = tuple(map(str, Kind))
 
@@ -72,14 +71,13 @@ def _partition_state(reader: DrillReader, node: yaml.Node, _: str) -> str:
 
 
 def _known_brokers(reader: DrillReader, node: yaml.Node, _: str) -> list[int]:
-    racks = rack_map(reader.cluster.broker_ids, reader.cluster.racks)
     found: set[int] = set()
     for item in reader.one_or_more(node):
         ref = reader.broker_ref(item)
         if isinstance(ref, int):
             found.add(ref)
         elif isinstance(ref, InRack):
-            found.update(id_ for id_, rack in racks.items() if rack == ref.rack)
+            found.update(id_ for id_, rack in reader.cluster.racks.items() if rack == ref.rack)
         else:
             raise reader.error(item, "the brokers must be known in advance", "use ids, or rack a")
     if not found:
