@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import yaml
@@ -23,6 +24,7 @@ from klamm.world.cluster_spec import (
     check_rack_name,
     rack_map,
 )
+from klamm.world.log_stores import check_log_dirs
 from klamm.zk.ensemble import SIZES
 from klamm.zk.znodes import ControllerZNode
 
@@ -62,33 +64,23 @@ class ClusterCompiler:
         """Return the cluster and its topics."""
         reader = self._reader
         fields = reader.fields(node, "a cluster", CLUSTER_WORDS)
-        values: dict[str, Any] = {}
-        if "brokers" in fields:
-            values["broker_ids"] = self._broker_ids(fields["brokers"].value)
-            reader.cluster = replace(DEFAULT_CLUSTER, **values)
-        if "controllers" in fields:
-            entry = fields["controllers"].value
-            values["candidates"] = tuple(reader.brokers(entry, "controllers"))
-            if not values["candidates"]:
-                raise reader.error(entry, "a cluster needs at least one controller")
-        if "racks" in fields:
-            values["racks"] = self._racks(fields["racks"].value)
-        if "session_timeout" in fields:
-            entry = fields["session_timeout"].value
-            values["session_timeout_ms"] = int(reader.duration_ms(entry, "session_timeout"))
-            if values["session_timeout_ms"] not in SESSION_TIMEOUTS_MS:
-                raise reader.error(entry, "session_timeout must be from 1s to 60s")
-        if "config" in fields:
-            own = self._broker_configs(fields["config"].value)
-            values["config"] = {**DEFAULT_CLUSTER.config, **own}
-        if "segments" in fields and reader.boolean(fields["segments"].value, "segments"):
-            values["segments"] = BROKERS_FOLDER
-        if "zookeeper_servers" in fields:
-            entry = fields["zookeeper_servers"].value
-            values["zookeeper_servers"] = reader.integer(entry, "zookeeper_servers", 1, max(SIZES))
-            if values["zookeeper_servers"] not in SIZES:
-                raise reader.error(entry, "zookeeper_servers must be 1, 3 or 5")
-        cluster = replace(DEFAULT_CLUSTER, **values)
+        # The brokers come first, because the others may name them.
+        readers: Mapping[str, tuple[str, Callable[[yaml.Node], Any]]] = {
+            "brokers": ("broker_ids", self._broker_ids),
+            "controllers": ("candidates", self._candidates),
+            "racks": ("racks", self._racks),
+            "session_timeout": ("session_timeout_ms", self._session_timeout_ms),
+            "config": ("config", self._broker_configs),
+            "segments": ("segments", self._segments),
+            "zookeeper_servers": ("zookeeper_servers", self._zookeeper_servers),
+        }
+        for word, (name, read) in readers.items():
+            if word in fields:
+                reader.cluster = replace(reader.cluster, **{name: read(fields[word].value)})
+        cluster = reader.cluster
+        if cluster.segments is not None and "config" in fields:
+            log_dirs = cluster.broker_config.log_dirs
+            self._checked(fields["config"].value, check_log_dirs, log_dirs)
         if "topics" not in fields:
             return cluster, []
         topics = reader.entries(fields["topics"].value, "topics").values()
@@ -114,6 +106,12 @@ class ClusterCompiler:
             return ids
         return tuple(range(reader.integer(node, "brokers", 1, MAX_BROKERS)))
 
+    def _candidates(self, node: yaml.Node) -> tuple[int, ...]:
+        candidates = self._reader.brokers(node, "controllers")
+        if not candidates:
+            raise self._reader.error(node, "a cluster needs at least one controller")
+        return tuple(candidates)
+
     def _racks(self, node: yaml.Node) -> dict[int, str]:
         reader, ids = self._reader, self._reader.cluster.broker_ids
         items = reader.items(node, "racks")
@@ -123,13 +121,27 @@ class ClusterCompiler:
         place = items[len(ids)] if len(items) > len(ids) else node
         return self._checked(place, rack_map, ids, racks)
 
+    def _session_timeout_ms(self, node: yaml.Node) -> int:
+        timeout_ms = int(self._reader.duration_ms(node, "session_timeout"))
+        if timeout_ms not in SESSION_TIMEOUTS_MS:
+            raise self._reader.error(node, "session_timeout must be from 1s to 60s")
+        return timeout_ms
+
     def _broker_configs(self, node: yaml.Node) -> dict[str, str]:
-        reader = self._reader
-        configs = {}
+        reader, configs = self._reader, dict(DEFAULT_CLUSTER.config)
         for name, entry in reader.entries(node, "config").items():
             configs[name] = reader.text(entry.value, f"the value of {name}")
             self._checked(entry.key, check_broker_configs, {name: configs[name]})
         return configs
+
+    def _segments(self, node: yaml.Node) -> Path | None:
+        return BROKERS_FOLDER if self._reader.boolean(node, "segments") else None
+
+    def _zookeeper_servers(self, node: yaml.Node) -> int:
+        servers = self._reader.integer(node, "zookeeper_servers", 1, max(SIZES))
+        if servers not in SIZES:
+            raise self._reader.error(node, "zookeeper_servers must be 1, 3 or 5")
+        return servers
 
     def _topic(self, key: yaml.Node, node: yaml.Node) -> DrillTopic:
         """Read a topic: the replicas of its partitions, and optionally its configs."""
