@@ -49,7 +49,7 @@ class ServerConfig:
     The constructor raises UsageError for invalid or contradictory values.
 
     - ``cluster``: its ``seed`` is that of the first run. With ``segments``, the data directory
-      keeps the brokers' segment files.
+      keeps the brokers' segment files. ``spec`` adds what follows from the other options.
     - ``dump``: what is loaded into ZooKeeper before the cluster starts.
     - ``zookeeper``: connect string. None: embedded ZooKeeper servers are started.
     - ``zookeeper_port``: client port of the first embedded server; the others use the following

@@ -65,7 +65,8 @@ def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
 
 def _on_zookeeper(action: str) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
-        server, count = reader.text(node, "a ZooKeeper server"), reader.cluster.zookeeper_servers
+        server = reader.text(node, "a ZooKeeper server")
+        count = reader.cluster.zookeeper_servers or 1
         if server not in (LEADER, FOLLOWER) and not server.isdecimal():
             raise reader.error(node, f"'{server}' is not a server", "use an id, leader or follower")
         ids = [str(number) for number in range(1, count + 1)]

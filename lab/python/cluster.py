@@ -420,7 +420,7 @@ class ScriptedCluster(Actions):
 
     def _reader(self, call: str) -> DrillReader:
         reader = DrillReader(call)
-        reader.cluster = self._drill.cluster
+        reader.cluster = self._spec
         return reader
 
     def _partition(self, call: str, name: str) -> TopicPartition:
