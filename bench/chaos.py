@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import random
 import re
@@ -73,12 +74,13 @@ def run_seed(seed: int, folder: Path) -> tuple[Outcome, int, list[str]]:
     text = draw_real_drill(seed)
     (folder / f"chaos-{seed}.yaml").write_text(text, encoding="utf-8")
     drill, results = parse_drill(text, f"chaos-{seed}.yaml"), list[StepResult]()
+    # Also drills without steps on ZooKeeper servers need an ensemble of their own here.
+    servers = drill.cluster.zookeeper_servers
+    spec = dataclasses.replace(drill.spec(NO_QUIRKS, seed), zookeeper_servers=servers)
     with (
         _leaves_nothing(seed) as left,
         Worlds(folder, klamm_version(), world=World.ZOOKEEPER) as worlds,
-        worlds.open(
-            drill.spec(NO_QUIRKS, seed), drill.name, drill.cluster.zookeeper_servers
-        ) as driver,
+        worlds.open(spec, drill.name) as driver,
     ):
         verdict = verdict_of(play(drill, driver), results.append)
     actions = sum(len(one.step.actions) for one in results if one.refusal is None)

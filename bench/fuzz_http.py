@@ -32,6 +32,7 @@ from klamm.cluster.partition_limits import PartitionLimits
 from klamm.server.admin_channel import admin_of
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.world.cluster_spec import BROKERS_FOLDER, ClusterSpec
 from klamm.zk.waiting import wait_until
 from tests.api_server import ApiServer
 
@@ -241,14 +242,13 @@ def peak_rss_mib() -> float:
 @contextmanager
 def served(data_dir: Path, zookeeper: str | None = None, *, segments: bool) -> Iterator[Fuzz]:
     """A cluster on a real socket, in this process."""
-    config = ServerConfig(
-        brokers=3,
-        zookeeper=zookeeper,
-        data_dir=data_dir,
+    cluster = ClusterSpec(
+        broker_ids=(0, 1, 2),
         session_timeout_ms=2_000,
-        has_segments=segments,
+        segments=BROKERS_FOLDER if segments else None,
         partition_limits=LIMITS,
     )
+    config = ServerConfig(cluster=cluster, zookeeper=zookeeper, data_dir=data_dir)
     with ClusterServer(config) as server:
         # Otherwise a request to a broker that is down takes a minute.
         server.admin = admin_of(server.cluster, server.closing, API_TIMEOUT_S)

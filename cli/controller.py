@@ -30,10 +30,10 @@ from klamm.cluster.counting import counted
 from klamm.cluster.errors import KlammError
 from klamm.cluster.plain_text import harmless_line
 from klamm.lab.actions.actions import MoveController
-from klamm.server.config import DEFAULT_SESSION_TIMEOUT_MS
 from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
 from klamm.server.garbage import survivors_frozen
 from klamm.server.thread_failures import threads_watched
+from klamm.world.cluster_spec import DEFAULT_SESSION_TIMEOUT_MS
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
 

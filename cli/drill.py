@@ -394,13 +394,10 @@ class _Runs:
         self._say(text.heading(drill.name, where, drill.about))
         spec, began_s = drill.spec(self._quirks, self._seed), time.monotonic()
         results: list[StepResult] = []
-        own = None
         again = shlex.join(["klamm", "drill", "run", *self._arguments([word])])
-        if isinstance(drill, Drill) and drill.real_only is not None:
-            own = drill.cluster.zookeeper_servers
         with contextlib.ExitStack() as stack:
             with waiting(f"the cluster of {drill.name} to start"):
-                driver = stack.enter_context(self._worlds.open(spec, drill.name, own))
+                driver = stack.enter_context(self._worlds.open(spec, drill.name))
             trace = None if self._page is None else RunTrace(driver)
             if isinstance(drill, Recording):
                 played = play_recording(drill, driver)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -30,15 +32,13 @@ from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import parse_quirks
 from klamm.placement.pools import NO_POOLS
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import (
-    DEFAULT_SESSION_TIMEOUT_MS,
-    ServerConfig,
-)
+from klamm.server.config import ServerConfig, described_cluster
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT, OWN_LOG_FILE, default_data_dir
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from klamm.server.security import read_or_create_token, stripped_token
 from klamm.server.serve import serve
 from klamm.tools.pools.pool_file import read_pools
+from klamm.world.cluster_spec import BROKERS_FOLDER, DEFAULT_SESSION_TIMEOUT_MS
 from klamm.world.journal.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from klamm.zk.dump_text import read_dump
 
@@ -307,34 +307,35 @@ def up(
 ) -> None:
     """Run simulated brokers and real controllers over a real ZooKeeper until Ctrl-C."""
     with _interrupted_before():
+        dump = None if from_dump is None else _read_cluster(from_dump)
         checked = ServerConfig(
-            brokers=brokers,
-            dump=None if from_dump is None else _read_cluster(from_dump),
-            racks=tuple(comma_separated(racks)),
-            controllers=controllers,
+            cluster=replace(
+                described_cluster(brokers, comma_separated(racks), controllers, dump),
+                config=parse_configs(config or ()),
+                session_timeout_ms=session_timeout_ms,
+                quirks=parse_quirks(comma_separated(quirks)),
+                seed=secrets.randbits(31) if seed is None else seed,
+                pools=NO_POOLS if pools is None else read_pools(pools),
+                journal_messages=journal_messages,
+                segments=BROKERS_FOLDER if segments else None,
+                zookeeper_servers=zookeeper_servers or 0,
+                partition_limits=PartitionLimits(max_partitions_per_request, max_partitions),
+            ),
+            dump=dump,
             zookeeper=zookeeper,
-            zookeeper_servers=zookeeper_servers,
             zookeeper_port=zookeeper_port,
             data_dir=data_dir or default_data_dir(os.environ),
-            config=parse_configs(config or ()),
-            session_timeout_ms=session_timeout_ms,
             host=host,
             port=port,
             token=_token(token or None, token_file),
             allowed_hosts=tuple(allowed_host or ()),
             state_change_level=state_change_level.upper(),
-            quirks=parse_quirks(comma_separated(quirks)),
-            seed=seed,
-            pools=NO_POOLS if pools is None else read_pools(pools),
-            journal_messages=journal_messages,
-            has_segments=segments,
             listen=listen,
             advertised_listener=advertised_listener,
             zookeeper_digest=zk_digest,
             zookeeper_tls=tls_of(zk_tls_ca, zk_tls_cert, zk_tls_key, zk_tls_key_password),
             journal_fsync=journal_fsync,
             rotation=Rotation(segment_bytes, segment_ms, retention_bytes, retention_ms),
-            partition_limits=PartitionLimits(max_partitions_per_request, max_partitions),
         )
     _serve(checked)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -13,31 +13,17 @@ from klamm.lab.actions.action import Action
 from klamm.lab.actions.steps import ActOnZooKeeper
 from klamm.lab.conditions.condition import StepCheck
 from klamm.lab.conditions.triggers import AtBreakpoint, AtStep, Trigger
-from klamm.world.cluster_spec import ClusterSpec, rack_map
+from klamm.world.cluster_spec import ClusterSpec
 from klamm.world.simulated.world import SimulatedWorld
 
-SESSION_TIMEOUT_MS: Final = 3_000
-AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
-BROKERS_FOLDER: Final = Path("brokers")
-"""Directory of the brokers' files, relative to the drill's directory."""
-
-
-class DrillCluster(msgspec.Struct, frozen=True):
-    """The cluster of a drill.
-
-    If ``controllers`` is None, every broker is a controller candidate. ``config``: broker configs
-    that override klamm's defaults. ``segments``: whether brokers keep segment files.
-    ``zookeeper_servers``: size of the drill's private ZooKeeper ensemble, if the drill acts on
-    ZooKeeper servers.
-    """
-
-    broker_ids: tuple[int, ...] = (0, 1, 2)
-    controllers: tuple[int, ...] | None = None
-    racks: tuple[str, ...] = ()
-    session_timeout_ms: int = SESSION_TIMEOUT_MS
-    config: Mapping[str, str] = {}
-    segments: bool = False
-    zookeeper_servers: int = 1
+DEFAULT_CLUSTER: Final = ClusterSpec(
+    broker_ids=(0, 1, 2),
+    session_timeout_ms=3_000,
+    config={"auto.leader.rebalance.enable": "false"},
+    zookeeper_servers=1,
+)
+"""The cluster of a drill that says nothing else. With automatic leader rebalancing, elections would
+interfere with the steps."""
 
 
 class Quiesce(msgspec.Struct, frozen=True):
@@ -69,6 +55,7 @@ def every_step(steps: Iterable[Step]) -> Iterator[Step]:
 class Drill(msgspec.Struct, frozen=True):
     """A compiled drill.
 
+    ``cluster``: has a ZooKeeper ensemble of its own only if the drill acts on its servers.
     ``steps`` begins with the start of the brokers and the creation of the topics, which together
     are ``preparations`` steps. ``recovery``: the steps that end every fault and wait for the
     conditions of ``eventually``. ``sometimes``: conditions that must hold at least once after the
@@ -81,7 +68,7 @@ class Drill(msgspec.Struct, frozen=True):
 
     name: str
     about: str
-    cluster: DrillCluster
+    cluster: ClusterSpec
     steps: tuple[Step, ...]
     is_checked: bool
     source: str
@@ -122,22 +109,10 @@ class Drill(msgspec.Struct, frozen=True):
         return "both" if self.simulated_only is None else "simulated only"
 
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
-        """Return the specification of the drill's cluster.
-
-        Automatic leader rebalancing is off unless the drill enables it, because the resulting
-        elections would interfere with the steps.
-        """
-        cluster = self.cluster
-        return ClusterSpec(
-            broker_ids=cluster.broker_ids,
-            racks=rack_map(cluster.broker_ids, cluster.racks),
-            candidates=cluster.controllers,
-            session_timeout_ms=cluster.session_timeout_ms,
-            quirks=quirks,
-            config={AUTO_REBALANCE: "false", **cluster.config},
-            run_id=self.name,
-            seed=seed,
-            segments=BROKERS_FOLDER if cluster.segments else None,
+        """Return the specification of the drill's cluster for one run."""
+        servers = 0 if self.real_only is None else self.cluster.zookeeper_servers
+        return replace(
+            self.cluster, quirks=quirks, seed=seed, run_id=self.name, zookeeper_servers=servers
         )
 
     def simulated_world(self, quirks: Quirks, seed: int) -> SimulatedWorld:

@@ -33,7 +33,6 @@ from klamm.lab.actions.actions import (
 )
 from klamm.lab.actions.network_actions import NetworkAction
 from klamm.server.closing import Closing
-from klamm.server.config import check_broker_id, check_rack_name
 from klamm.server.states import (
     AddedBroker,
     BrokerRegistration,
@@ -48,6 +47,7 @@ from klamm.server.states import (
 )
 from klamm.server.zookeeper import connected_store, why_no_controller
 from klamm.world.cluster import Cluster
+from klamm.world.cluster_spec import check_broker_id, check_rack_name
 from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Exists, Store

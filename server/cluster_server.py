@@ -172,12 +172,12 @@ class ClusterServer(OpenedParts):
 
         name = config.listen_protocol
         listeners = [Listener(name, config.listen_place, config.listener_security())]
-        check_ports(listeners, config.broker_ids)
+        check_ports(listeners, config.cluster.broker_ids)
         return listeners
 
     def _segments(self) -> Path | None:
         """Return the directory of segment files; None if the brokers have in-memory logs."""
-        if self.config.has_segments:
+        if self.config.cluster.segments is not None:
             return self.data_dir.brokers
         if self.config.has_records:
             return self._stack.enter_context(self.data_dir.temporary_segments())
@@ -185,7 +185,7 @@ class ClusterServer(OpenedParts):
 
     def _check_logs(self) -> None:
         """Raise UsageError if segment files exist but would be ignored without --segments."""
-        if self.data_dir.has_broker_files and not self.config.has_segments:
+        if self.data_dir.has_broker_files and self.config.cluster.segments is None:
             raise UsageError(
                 f"{self.data_dir.brokers} has segment files of brokers: without --segments "
                 "they would be ignored, and all logs would begin at offset 0",
@@ -197,7 +197,7 @@ class ClusterServer(OpenedParts):
             return self.config.zookeeper
         config = self.config
         ensemble = EmbeddedEnsemble(
-            self.data_dir.zookeeper, config.zookeeper_servers or 1, config.zookeeper_port
+            self.data_dir.zookeeper, config.cluster.zookeeper_servers or 1, config.zookeeper_port
         )
         what = "ZooKeeper" if ensemble.size == 1 else f"{ensemble.size} ZooKeeper servers"
         self._say(f"Starting {what}")
@@ -262,7 +262,7 @@ class ClusterServer(OpenedParts):
         self._say(
             f"Waiting for the sessions of an earlier run to expire: brokers {joined(ids, ', ')}"
         )
-        patience_s = self.config.session_timeout_ms / 1000 + EXPIRY_MARGIN_S
+        patience_s = self.config.cluster.session_timeout_ms / 1000 + EXPIRY_MARGIN_S
         try:
             self.closing.wait_until(
                 lambda: None if _brokers_with_sessions(client) else True,
@@ -320,16 +320,16 @@ class ClusterServer(OpenedParts):
             self.cluster.begin_candidacy(broker_id)
 
     def _run_details(self) -> dict[str, Any]:
-        config = self.config
+        cluster, dump = self.config.cluster, self.config.dump
         return {
-            "brokers": len(config.broker_ids),
-            "from_dump": None if config.dump is None else config.dump.source,
-            "racks": config.racks,
-            "controllers": config.controllers,
-            "session_timeout_ms": config.session_timeout_ms,
-            "config": config.config,
-            "quirks": [name for name, field in NAMES.items() if getattr(config.quirks, field)],
-            "seed": config.seed,
+            "brokers": len(cluster.broker_ids),
+            "from_dump": None if dump is None else dump.source,
+            "racks": list(dict.fromkeys(cluster.racks.values())),
+            "controllers": len(cluster.candidates or cluster.broker_ids),
+            "session_timeout_ms": cluster.session_timeout_ms,
+            "config": cluster.config,
+            "quirks": [name for name, field in NAMES.items() if getattr(cluster.quirks, field)],
+            "seed": cluster.seed,
         }
 
     # -- status

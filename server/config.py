@@ -1,14 +1,12 @@
 """Configuration of `klamm up`, validated before anything is started.
 
-Contains values only and is independent of the command line. The names in ``config`` are the
-properties of Kafka's server.properties (kafka.server.KafkaConfig) that klamm supports.
+Contains values only and is independent of the command line.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import secrets
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -17,12 +15,9 @@ from klamm.brokers.config import broker_config
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
 from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import UsageError
-from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from klamm.cluster.plain_text import harmless_line
-from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import EndPoint
+from klamm.placement.broker_metadata import MAX_BROKERS
 from klamm.placement.pool_rules import check_brokers_exist
-from klamm.placement.pools import NO_POOLS, Pools
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
 from klamm.wire.broker_security import UNSECURED, BrokerSecurity, broker_security
@@ -30,9 +25,10 @@ from klamm.wire.config import inter_broker_config, listener_config
 from klamm.wire.listener_security import ListenerSecurity, listener_security
 from klamm.world.cluster_spec import (
     DEFAULT_END_POINT,
-    FIRST_PORT,
     MAX_PORT,
+    SESSION_TIMEOUTS_MS,
     ClusterSpec,
+    check_rack_name,
     rack_map,
 )
 from klamm.world.journal.archive import DEFAULT_ROTATION, Rotation
@@ -42,74 +38,61 @@ from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
 from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS, uses_sasl, uses_tls
 
 DEFAULT_CANDIDATES: Final = 5
-DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
 STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
-MAX_BROKERS: Final = 10_000
-_SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Configuration of one ``klamm up``.
+    """Configuration of one ``klamm up``: the cluster, and where and how it is served.
 
     The constructor raises UsageError for invalid or contradictory values.
 
-    - ``brokers``: number of brokers, whose ids begin at 0. None: the brokers in ``dump``.
-    - ``controllers``: number of controller candidates. None: five, or all brokers if there are
-      fewer.
+    - ``cluster``: its ``seed`` is that of the first run. With ``segments``, the data directory
+      keeps the brokers' segment files. ``spec`` adds what follows from the other options.
+    - ``dump``: what is loaded into ZooKeeper before the cluster starts.
     - ``zookeeper``: connect string. None: embedded ZooKeeper servers are started.
     - ``zookeeper_port``: client port of the first embedded server; the others use the following
       ports. None: free ports.
     - ``zookeeper_digest``: USER:PASSWORD.
     - ``data_dir``: None for a temporary directory.
     - ``port``: port of the HTTP API; 0 selects a free port.
-    - ``seed``: None for a random seed.
-    - ``pools``: restricts each topic to the brokers of its pool.
-    - ``partition_limits``: maximum numbers of partitions per request and in the cluster.
-    - ``has_segments``: the data directory keeps the brokers' segment files.
     - ``listen``: where broker 0 listens for Kafka's clients, ``[PROTOCOL://][HOST:]PORT``; broker N
-      listens on PORT + N. Without ``has_segments``, the segment files are deleted when the cluster
-      ends. None: the brokers have no ports.
+      listens on PORT + N. Unless the data directory keeps the segment files, they are deleted when
+      the cluster ends. None: the brokers have no ports.
     - ``advertised_listener``: where clients find broker 0, ``HOST[:PORT]``, if that is not
       ``listen``; broker N is found on PORT + N.
     - ``journal_fsync``: the journal is synced to disk after each event.
     - ``rotation``: limits the size and age of the journal and of the controllers' log files.
     """
 
-    brokers: int | None = None
+    cluster: ClusterSpec
     dump: DumpedCluster | None = None
-    racks: tuple[str, ...] = ()
-    controllers: int | None = None
     zookeeper: str | None = None
     data_dir: Path | None = None
-    config: Mapping[str, str] = field(default_factory=dict)
-    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     state_change_level: str = "TRACE"
-    quirks: Quirks = NO_QUIRKS
-    seed: int | None = None
-    pools: Pools = NO_POOLS
-    journal_messages: bool = False
-    has_segments: bool = False
     listen: str | None = None
     advertised_listener: str | None = None
     zookeeper_digest: str | None = field(default=None, repr=False)
     zookeeper_tls: ZooKeeperTls | None = None
-    zookeeper_servers: int | None = None
     zookeeper_port: int | None = None
     journal_fsync: bool = False
     rotation: Rotation = DEFAULT_ROTATION
-    partition_limits: PartitionLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
-        self._check_cluster()
-        check_brokers_exist(self.pools, self.broker_ids)
-        check_broker_configs(self.config)
-        log_dirs = broker_config(self.config).log_dirs
+        cluster = self.cluster
+        if cluster.session_timeout_ms not in SESSION_TIMEOUTS_MS:
+            raise UsageError(
+                f"--session-timeout-ms {cluster.session_timeout_ms}: out of range",
+                hint="use 1000 to 60000 ms",
+            )
+        check_brokers_exist(cluster.pools, cluster.broker_ids)
+        check_broker_configs(cluster.config)
+        log_dirs = broker_config(cluster.config).log_dirs
         if self.has_records:
             check_log_dirs(log_dirs)
         if self.port not in range(MAX_PORT + 1):
@@ -133,8 +116,9 @@ class ServerConfig:
         _ = self.zookeeper_security
 
     def _check_embedded_zookeeper(self) -> None:
+        servers = self.cluster.zookeeper_servers
         for option, value, meaning in (
-            ("--zookeeper-servers", self.zookeeper_servers, "the number of embedded servers"),
+            ("--zookeeper-servers", servers or None, "the number of embedded servers"),
             ("--zookeeper-port", self.zookeeper_port, "a port of the embedded server"),
         ):
             if value is not None and self.zookeeper is not None:
@@ -142,45 +126,11 @@ class ServerConfig:
                     f"give either --zookeeper or {option}, but not both",
                     hint=f"{option} is {meaning}",
                 )
-        first, count = self.zookeeper_port, self.zookeeper_servers or 1
+        first, count = self.zookeeper_port, servers or 1
         if first is not None and not 1 <= first <= MAX_PORT + 1 - count:
             raise UsageError(
                 f"--zookeeper-port {first} is not a valid port",
                 hint=f"use 1 to {MAX_PORT + 1 - count}",
-            )
-
-    def _check_cluster(self) -> None:
-        if self.dump is not None and (self.brokers is not None or self.racks):
-            raise UsageError(
-                f"give either --from-dump or {'--racks' if self.brokers is None else '--brokers'}"
-                ", but not both",
-                hint="brokers and racks come from the dump",
-            )
-        if self.dump is None and self.brokers is None:
-            raise UsageError("Missing option '--brokers'", hint="or use --from-dump DUMP")
-        count, running = len(self.broker_ids), len(self.started_broker_ids)
-        if count not in range(1, MAX_BROKERS + 1):
-            wanted = count if self.dump is not None else self.brokers
-            raise UsageError(
-                f"a cluster cannot have {wanted} brokers",
-                hint=f"klamm supports 1 to {MAX_BROKERS} brokers",
-            )
-        if self.controllers is not None and self.controllers not in range(1, running + 1):
-            raise UsageError(
-                f"--controllers {self.controllers}: out of range for {running} brokers",
-                hint=f"use 1 to {running}",
-            )
-        for rack in self.racks:
-            check_rack_name(rack, "--racks: a rack name")
-        if len(self.racks) > count:
-            raise UsageError(
-                f"--racks lists {len(self.racks)} racks for {count} brokers",
-                hint="racks are assigned to brokers in turn, so give at most one rack per broker",
-            )
-        if self.session_timeout_ms not in _SESSION_TIMEOUTS_MS:
-            raise UsageError(
-                f"--session-timeout-ms {self.session_timeout_ms}: out of range",
-                hint="use 1000 to 60000 ms",
             )
 
     def _check_exposure(self) -> None:
@@ -224,7 +174,7 @@ class ServerConfig:
     def _check_security_configs(self) -> None:
         """Raise UsageError for a security config that the listeners would ignore."""
         protocol = self.listen_protocol
-        for name in self.config:
+        for name in self.cluster.config:
             word = name.removeprefix("klamm.").partition(".")[0]
             if word == "ssl" and not uses_tls(protocol):
                 wanted = "SASL_SSL" if uses_sasl(protocol) else "SSL"
@@ -248,7 +198,7 @@ class ServerConfig:
             raise UsageError(
                 f"{option} {value}: {host} is not a valid host", hint=f"write {host}://{port}"
             )
-        last_id = max(self.broker_ids)
+        last_id = max(self.cluster.broker_ids)
         last = MAX_PORT - last_id
         if port not in range(1, last + 1):
             problem = f"the port of broker {last_id} would be {port + last_id}"
@@ -260,7 +210,7 @@ class ServerConfig:
     @property
     def has_records(self) -> bool:
         """True if brokers store the contents of records, which Kafka's clients send and read."""
-        return self.has_segments or self.listen is not None
+        return self.cluster.segments is not None or self.listen is not None
 
     @property
     def listen_protocol(self) -> str:
@@ -273,14 +223,14 @@ class ServerConfig:
 
         Raises UsageError if a setting or file is missing or cannot be used.
         """
-        return listener_security(self.listen_protocol, listener_config(self.config))
+        return listener_security(self.listen_protocol, listener_config(self.cluster.config))
 
     def broker_security(self) -> BrokerSecurity:
         """Return the security of connections to brokers of other processes.
 
         With SASL, there are none without a user. Raises UsageError as ``listener_security`` does.
         """
-        config = inter_broker_config(self.config)
+        config = inter_broker_config(self.cluster.config)
         is_sasl = uses_sasl(self.listen_protocol)
         if is_sasl and config.klamm_sasl_inter_broker_user_location is None:
             return UNSECURED
@@ -307,31 +257,22 @@ class ServerConfig:
         return ZooKeeperSecurity(
             digest=self.zookeeper_digest,
             tls=self.zookeeper_tls,
-            sets_acls=BROKER_CONFIGS["zookeeper.set.acl"].value(self.config),
+            sets_acls=BROKER_CONFIGS["zookeeper.set.acl"].value(self.cluster.config),
         )
 
     def session(self, connect_string: str) -> KazooSession:
         """Open a ZooKeeper session with the cluster's timeouts and credentials."""
         return KazooSession(
             connect_string,
-            self.session_timeout_ms,
+            self.cluster.session_timeout_ms,
             self.connection_timeout_ms,
             self.zookeeper_security,
         )
 
     @property
-    def broker_ids(self) -> tuple[int, ...]:
-        """The ids of all brokers of the cluster."""
-        return (
-            self.dump.cluster.broker_ids
-            if self.dump is not None
-            else tuple(range(self.brokers or 0))
-        )
-
-    @property
     def started_broker_ids(self) -> tuple[int, ...]:
         """The ids of the brokers to start; brokers that are dead in a dump are not started."""
-        return self.dump.running if self.dump is not None else self.broker_ids
+        return self.cluster.broker_ids if self.dump is None else self.dump.running
 
     def spec(
         self,
@@ -340,52 +281,30 @@ class ServerConfig:
         segments: Path | None = None,
         incarnation: int = 0,
     ) -> ClusterSpec:
-        """Return the specification of the cluster.
+        """Return the specification of the cluster for one run.
 
-        The brokers with the lowest ids are the controller candidates; for a dump, the first
-        candidate is the controller in the dump. ``segments`` is the directory of the brokers'
-        segment files, or None for in-memory logs. ``incarnation`` is the number of earlier runs of
-        this cluster; the seed of a run depends on it.
+        ``segments`` is the directory of the brokers' segment files, or None for in-memory logs.
+        ``incarnation`` is the number of earlier runs of this cluster; the seed depends on it.
         """
-        ids, has_listeners = self.broker_ids, self.listen is not None
-        if self.dump is not None:
-            cluster = self.dump.cluster
-        else:
-            cluster = ClusterSpec(broker_ids=ids, racks=rack_map(ids, self.racks), candidates=ids)
-        count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
+        cluster, first = self.cluster, self.cluster.first_end_point
+        if self.listen is not None:
+            first = EndPoint(*self._advertised_place(), self.listen_protocol, self.listen_protocol)
         return replace(
             cluster,
-            end_points={} if has_listeners else cluster.end_points,
-            first_end_point=EndPoint(
-                *self._advertised_place(), self.listen_protocol, self.listen_protocol
-            )
-            if has_listeners
-            else DEFAULT_END_POINT,
-            candidates=(cluster.candidates or ids)[:count],
-            session_timeout_ms=self.session_timeout_ms,
-            quirks=self.quirks,
-            config=self.config,
-            pools=self.pools,
-            partition_limits=self.partition_limits,
+            end_points=cluster.end_points if self.listen is None else {},
+            first_end_point=first,
             segments=segments,
-            journal_messages=self.journal_messages,
             run_id=run_id,
             cluster_id=cluster_id,
-            seed=self._seed_of(incarnation),
+            seed=cluster.seed if incarnation == 0 else hash((cluster.seed, incarnation)),
             zookeeper_security=self.zookeeper_security,
         )
-
-    def _seed_of(self, incarnation: int) -> int:
-        """Return the seed of a run; the first run uses the given seed unchanged."""
-        if self.seed is None:
-            return secrets.randbits(31)
-        return self.seed if incarnation == 0 else hash((self.seed, incarnation))
 
     @property
     def connection_timeout_ms(self) -> int:
         """Timeout of the first connection to ZooKeeper, by default the session timeout."""
-        timeout_ms = BROKER_CONFIGS["zookeeper.connection.timeout.ms"].value(self.config)
-        return self.session_timeout_ms if timeout_ms is None else timeout_ms
+        timeout_ms = BROKER_CONFIGS["zookeeper.connection.timeout.ms"].value(self.cluster.config)
+        return self.cluster.session_timeout_ms if timeout_ms is None else timeout_ms
 
     def host_names(self) -> frozenset[str]:
         """Return the host names that a Host header may contain, in lower case, without ports."""
@@ -394,20 +313,47 @@ class ServerConfig:
         return frozenset(name.strip("[]").lower() for name in names)
 
 
-def check_rack_name(rack: str, what: str = "the rack name") -> None:
-    """Raise UsageError if the name is empty, or has characters that are not displayed."""
-    if not rack.strip():
-        raise UsageError(f"{what} is empty", hint="give names such as a or rack-1")
-    if harmless_line(rack) != rack:
-        raise UsageError(f"{what} {rack!r} has control characters")
+def described_cluster(
+    brokers: int | None,
+    racks: Sequence[str] = (),
+    controllers: int | None = None,
+    dump: DumpedCluster | None = None,
+) -> ClusterSpec:
+    """Return the cluster that options of ``klamm up`` describe.
 
-
-def check_broker_id(broker_id: int) -> None:
-    """Raise UsageError if the broker's port, which depends on the id, would be invalid."""
-    if broker_id not in range(MAX_PORT - FIRST_PORT + 1):
+    ``brokers``: number of brokers, whose ids begin at 0. None: the cluster in ``dump``.
+    ``controllers``: number of candidates, which are the brokers with the lowest ids; for a dump,
+    the first one is the controller in the dump. None: five, or all brokers if there are fewer.
+    Raises UsageError.
+    """
+    if dump is None and brokers is None:
+        raise UsageError("Missing option '--brokers'", hint="or use --from-dump DUMP")
+    if dump is not None and (brokers is not None or racks):
         raise UsageError(
-            f"{broker_id} is not a valid broker id", hint=f"use 0 to {MAX_PORT - FIRST_PORT}"
+            f"give either --from-dump or {'--racks' if brokers is None else '--brokers'}"
+            ", but not both",
+            hint="brokers and racks come from the dump",
         )
+    count = len(dump.cluster.broker_ids) if dump is not None else brokers or 0
+    if count not in range(1, MAX_BROKERS + 1):
+        raise UsageError(
+            f"a cluster cannot have {count} brokers",
+            hint=f"klamm supports 1 to {MAX_BROKERS} brokers",
+        )
+    for rack in racks:
+        check_rack_name(rack, "--racks: a rack name")
+    if dump is not None:
+        cluster = dump.cluster
+    else:
+        ids = tuple(range(count))
+        cluster = ClusterSpec(broker_ids=ids, racks=rack_map(ids, racks, "--racks"))
+    candidates = cluster.candidates or cluster.broker_ids
+    if controllers is not None and controllers not in range(1, len(candidates) + 1):
+        raise UsageError(
+            f"--controllers {controllers}: out of range for {len(candidates)} brokers",
+            hint=f"use 1 to {len(candidates)}",
+        )
+    return replace(cluster, candidates=candidates[: controllers or DEFAULT_CANDIDATES])
 
 
 def is_loopback(host: str) -> bool:

@@ -29,7 +29,6 @@ from klamm.cluster.types import EndPoint
 from klamm.placement.pools import Pools
 from klamm.server.admin_channel import admin_of
 from klamm.server.closing import Closing, OpenedParts
-from klamm.server.config import check_rack_name
 from klamm.server.data_dir import DataDir
 from klamm.server.kafka_cluster import (
     JoinedCluster,
@@ -46,7 +45,7 @@ from klamm.wire.broker_security import BrokerSecurity, broker_security, check_ow
 from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
 from klamm.wire.listener_security import listener_security
 from klamm.world.clock import WallClock
-from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.cluster_spec import ClusterSpec, check_rack_name
 from klamm.world.real.cluster import RealCluster
 from klamm.world.real.listeners import Listener, check_ports
 from klamm.zk.kafka_zk_client import KafkaZkClient

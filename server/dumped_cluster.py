@@ -36,16 +36,20 @@ class DumpedCluster:
 
     - ``cluster``: its brokers, with racks and end points. Any broker that is started may become
       the controller; the controller in the dump is the first candidate.
-    - ``running`` and ``dead``: broker ids in ascending order.
+    - ``dead``: its brokers that are not started.
     - ``notes`` has a line for each difference from the dumped cluster.
     """
 
     source: str
     plan: LoadPlan
     cluster: ClusterSpec
-    running: tuple[int, ...]
     dead: tuple[int, ...]
     notes: tuple[str, ...]
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The ids of the brokers to start."""
+        return tuple(id_ for id_ in self.cluster.broker_ids if id_ not in self.dead)
 
 
 def read_dumped_cluster(znodes: Sequence[DumpedZNode], source: str) -> DumpedCluster:
@@ -87,7 +91,6 @@ def read_dumped_cluster(znodes: Sequence[DumpedZNode], source: str) -> DumpedClu
         source=source,
         plan=plan,
         cluster=cluster,
-        running=tuple(sorted(running)),
         dead=tuple(sorted(holders - running)),
         notes=tuple(notes),
     )

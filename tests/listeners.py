@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 BROKERS = 3
@@ -51,12 +52,12 @@ def config_of(
 
     Its controller does not rebalance leaders, so that they move only when a test moves them.
     """
-    return ServerConfig(
+    return server_config(
         brokers=BROKERS,
         zookeeper=chroot,
         session_timeout_ms=2000,
         data_dir=data_dir,
-        has_segments=has_segments,
+        segments=has_segments,
         config={"auto.leader.rebalance.enable": "false", **config},
         listen=listen,
         advertised_listener=advertised_listener,

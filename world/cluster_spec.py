@@ -1,6 +1,8 @@
 """Specification of a cluster: brokers, racks, end points, configs and seed.
 
-The same spec describes real and simulated clusters. world/node_host.py creates nodes from it.
+The same spec describes real and simulated clusters: `klamm up` makes it of its options, a drill of
+its ``cluster`` section. world/node_host.py creates nodes from it. The limits of what users may give
+are here, too.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,7 +19,9 @@ from klamm.brokers.config import BrokerConfig, broker_config
 from klamm.cluster import types
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS, broker_fields
+from klamm.cluster.errors import UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.controller.config import ControllerConfig
 from klamm.placement.pools import NO_POOLS, Pools
@@ -25,6 +30,10 @@ from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 
 FIRST_PORT = 9092
 MAX_PORT = 65_535
+DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
+SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
+BROKERS_FOLDER: Final = Path("brokers")
+"""Directory of the brokers' segment files, relative to that of the run."""
 DEFAULT_END_POINT = types.EndPoint("localhost", FIRST_PORT)
 """Nothing listens on this port."""
 
@@ -42,6 +51,8 @@ class ClusterSpec:
     - ``write_group_size``: maximum number of controller writes in one transaction.
     - ``pools``: restricts the placement of topics. None: no restrictions.
     - ``segments``: directory of log segments on disk. None: in-memory (offset-only) logs.
+    - ``zookeeper_servers``: size of the ensemble that is started for the cluster. 0: one server, or
+      a ZooKeeper that exists.
     - ``is_controller_only``: the brokers host no replicas, and are only controller candidates.
     - ``takes_over``: the controller candidates replace the active controller when they start.
     - ``zookeeper_security``: applies only to real sessions, because the simulated ZooKeeper has no
@@ -53,7 +64,7 @@ class ClusterSpec:
     end_points: Mapping[int, tuple[types.EndPoint, ...]] = field(default_factory=dict)
     first_end_point: types.EndPoint = DEFAULT_END_POINT
     candidates: tuple[int, ...] | None = None
-    session_timeout_ms: int = 6000
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     quirks: Quirks = NO_QUIRKS
     config: Mapping[str, str] = field(default_factory=dict)
     run_id: str = "run"
@@ -64,6 +75,7 @@ class ClusterSpec:
     pools: Pools = NO_POOLS
     partition_limits: PartitionLimits = DEFAULT_LIMITS
     segments: Path | None = None
+    zookeeper_servers: int = 0
     is_controller_only: bool = False
     takes_over: bool = False
     zookeeper_security: ZooKeeperSecurity = UNSECURED
@@ -118,8 +130,33 @@ class ClusterSpec:
         return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
 
 
-def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
-    """Assign racks to brokers in round-robin order. Return {} if ``racks`` is empty."""
+def rack_map(broker_ids: Sequence[int], racks: Sequence[str], option: str = "") -> dict[int, str]:
+    """Assign racks to brokers in round-robin order. Return {} if ``racks`` is empty.
+
+    Raises UsageError if there are more racks than brokers; the message names the ``option``.
+    """
     if not racks:
         return {}
+    if len(racks) > len(broker_ids):
+        counts = f"{len(racks)} racks for {len(broker_ids)} brokers"
+        raise UsageError(
+            f"{option} lists {counts}" if option else counts,
+            hint="racks are assigned to brokers in turn, so give at most one rack per broker",
+        )
     return {broker_id: racks[n % len(racks)] for n, broker_id in enumerate(broker_ids)}
+
+
+def check_rack_name(rack: str, what: str = "the rack name") -> None:
+    """Raise UsageError if the name is empty, or has characters that are not displayed."""
+    if not rack.strip():
+        raise UsageError(f"{what} is empty", hint="give names such as a or rack-1")
+    if harmless_line(rack) != rack:
+        raise UsageError(f"{what} {rack!r} has control characters")
+
+
+def check_broker_id(broker_id: int) -> None:
+    """Raise UsageError if the broker's port, which depends on the id, would be invalid."""
+    if broker_id not in range(MAX_PORT - FIRST_PORT + 1):
+        raise UsageError(
+            f"{broker_id} is not a valid broker id", hint=f"use 0 to {MAX_PORT - FIRST_PORT}"
+        )

@@ -14,6 +14,7 @@ from typing import Final
 from klamm.lab.hunt.drawn_cluster import Draw, DrawFault, DrawnCluster, draw_replicas, wait
 from klamm.lab.hunt.drawn_operations import OPERATIONS, delete_topic, draw_edit, produce_step
 from klamm.lab.hunt.drawn_steps import FAULTS
+from klamm.world.cluster_spec import BROKERS_FOLDER, ClusterSpec
 
 HEALTHY_WITHIN_S: Final = 180
 _INTERLUDE_S: Final = 10
@@ -66,9 +67,8 @@ def _draw_cluster(rng: random.Random) -> DrawnCluster:
         first = draw_replicas(rng, hosts)
         count = rng.randrange(1, 5)
         topics[name] = [[(r + n) % hosts for r in first] for n in range(count)]
-    log_dirs = rng.choice((("d0",), ("d0", "d1")))
     config = {
-        "log.dirs": ",".join(log_dirs),
+        "log.dirs": rng.choice(("d0", "d0,d1")),
         "min.insync.replicas": rng.choice(("1", "2")),
         "replica.lag.time.max.ms": rng.choice(("2000", "10000")),
         "auto.leader.rebalance.enable": rng.choice(("false", "false", "true")),
@@ -77,26 +77,25 @@ def _draw_cluster(rng: random.Random) -> DrawnCluster:
     }
     if rng.random() < 0.15:
         config["inter.broker.protocol.version"] = "2.6"
-    return DrawnCluster(
-        brokers,
-        rng.choice((1, 2, brokers, brokers)),
-        topics,
-        deletable,
-        log_dirs,
-        has_segments=rng.random() < 0.3,
+    spec = ClusterSpec(
+        broker_ids=tuple(range(brokers)),
+        candidates=tuple(range(rng.choice((1, 2, brokers, brokers)))),
+        segments=BROKERS_FOLDER if rng.random() < 0.3 else None,
         config=config,
         session_timeout_ms=rng.choice((2_000, 3_000, 6_000)),
     )
+    return DrawnCluster(spec, topics, deletable)
 
 
 def _cluster_lines(cluster: DrawnCluster) -> list[str]:
+    spec = cluster.spec
     return [
         f"  brokers: {cluster.brokers}",
-        f"  controllers: {list(range(cluster.controllers))}",
-        f"  session_timeout: {cluster.session_timeout_ms}ms",
-        f"  segments: {str(cluster.has_segments).lower()}",
+        f"  controllers: {list(spec.candidates or ())}",
+        f"  session_timeout: {spec.session_timeout_ms}ms",
+        f"  segments: {'false' if spec.segments is None else 'true'}",
         "  config:",
-        *(f"    {name}: '{value}'" for name, value in cluster.config.items()),
+        *(f"    {name}: '{value}'" for name, value in spec.config.items()),
         "  topics:",
         *(f"    {name}: {parts}" for name, parts in cluster.topics.items()),
     ]
@@ -106,7 +105,7 @@ def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[DrawFault, float]]
     """Choose the kinds of faults and operations of a drill, each with its relative weight."""
     rng, cluster = draw.rng, draw.cluster
     kinds = [name for name in FAULTS if name in faults or (not faults and FAULTS[name].is_default)]
-    if not cluster.has_segments:
+    if cluster.spec.segments is None:
         # Logs in memory do not survive their process.
         kinds = [name for name in kinds if name != "kill-all"]
     share = min(0.4, _KINDS_OF_A_DRILL / max(1, len(kinds)))

@@ -7,23 +7,29 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from klamm.world.cluster_spec import ClusterSpec
+
 
 class DrawnCluster(msgspec.Struct, frozen=True):
-    """Size, topics and configs of a generated cluster.
+    """A generated cluster with its topics.
 
-    ``controllers``: the number of candidates. ``topics``: for each topic, the replicas of its
-    partitions. ``deletable``: topics that may be deleted and created again; no records are produced
-    to them.
+    ``topics``: for each topic, the replicas of its partitions. ``deletable``: topics that may be
+    deleted and created again; no records are produced to them.
     """
 
-    brokers: int
-    controllers: int
+    spec: ClusterSpec
     topics: dict[str, list[list[int]]]
     deletable: tuple[str, ...]
-    log_dirs: tuple[str, ...]
-    has_segments: bool
-    config: dict[str, str]
-    session_timeout_ms: int
+
+    @property
+    def brokers(self) -> int:
+        """The number of brokers, whose ids begin at 0."""
+        return len(self.spec.broker_ids)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The log directories of each broker."""
+        return self.spec.broker_config.log_dirs
 
 
 DrawFault = Callable[["Draw"], str]

@@ -133,7 +133,7 @@ def _degrade_control(draw: Draw) -> str:
 
 def _two_zombies(draw: Draw) -> str:
     """Return a step that pauses a controller and its successor, and then resumes both."""
-    expiry_ms = draw.cluster.session_timeout_ms + draw.rng.choice((50, 500))
+    expiry_ms = draw.cluster.spec.session_timeout_ms + draw.rng.choice((50, 500))
     pause = f"pause: controller, wait: {expiry_ms}ms".replace(", wait", "}, {wait")
     return f"steps: [{{{pause}}}, {{{pause}}}, {{resume: paused}}]"
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import yaml
 
 from klamm.admin.topics import validate_topic_create
 from klamm.cluster.configs import TOPIC_CONFIGS, check_broker_configs
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError
 from klamm.cluster.yaml_reader import YamlEntry
 from klamm.lab.actions import actions, steps
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
-from klamm.lab.drill import DrillCluster, Quiesce, Step
+from klamm.lab.drill import DEFAULT_CLUSTER, Quiesce, Step
 from klamm.lab.language.reading import DrillReader
+from klamm.world.cluster_spec import (
+    BROKERS_FOLDER,
+    SESSION_TIMEOUTS_MS,
+    ClusterSpec,
+    check_rack_name,
+    rack_map,
+)
+from klamm.world.log_stores import check_log_dirs
 from klamm.zk.ensemble import SIZES
 from klamm.zk.znodes import ControllerZNode
 
@@ -30,7 +40,8 @@ CLUSTER_WORDS: Final = (
 )
 TOPIC_WORDS: Final = ("replicas", "config")
 MAX_BROKERS: Final = 100
-_SESSION_TIMEOUTS_MS: Final = (1_000.0, 60_000.0)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class DrillTopic(NamedTuple):
@@ -49,45 +60,40 @@ class ClusterCompiler:
         self._reader = reader
         self._names: list[str] = []
 
-    def read(self, node: yaml.Node) -> tuple[DrillCluster, list[DrillTopic]]:
+    def read(self, node: yaml.Node) -> tuple[ClusterSpec, list[DrillTopic]]:
         """Return the cluster and its topics."""
         reader = self._reader
         fields = reader.fields(node, "a cluster", CLUSTER_WORDS)
-        values: dict[str, Any] = {}
-        if "brokers" in fields:
-            values["broker_ids"] = self._broker_ids(fields["brokers"].value)
-            reader.cluster = DrillCluster(broker_ids=values["broker_ids"])
-        if "controllers" in fields:
-            values["controllers"] = tuple(
-                reader.brokers(fields["controllers"].value, "controllers")
-            )
-            if not values["controllers"]:
-                raise reader.error(
-                    fields["controllers"].value, "a cluster needs at least one controller"
-                )
-        if "racks" in fields:
-            values["racks"] = self._racks(fields["racks"].value)
-        if "session_timeout" in fields:
-            entry = fields["session_timeout"].value
-            timeout_ms = reader.duration_ms(entry, "session_timeout")
-            least, most = _SESSION_TIMEOUTS_MS
-            if not least <= timeout_ms <= most:
-                raise reader.error(entry, "session_timeout must be from 1s to 60s")
-            values["session_timeout_ms"] = int(timeout_ms)
-        if "config" in fields:
-            values["config"] = self._broker_configs(fields["config"].value)
-        if "segments" in fields:
-            values["segments"] = reader.boolean(fields["segments"].value, "segments")
-        if "zookeeper_servers" in fields:
-            entry = fields["zookeeper_servers"].value
-            values["zookeeper_servers"] = reader.integer(entry, "zookeeper_servers", 1, max(SIZES))
-            if values["zookeeper_servers"] not in SIZES:
-                raise reader.error(entry, "zookeeper_servers must be 1, 3 or 5")
-        cluster = DrillCluster(**values)
+        # The brokers come first, because the others may name them.
+        readers: Mapping[str, tuple[str, Callable[[yaml.Node], Any]]] = {
+            "brokers": ("broker_ids", self._broker_ids),
+            "controllers": ("candidates", self._candidates),
+            "racks": ("racks", self._racks),
+            "session_timeout": ("session_timeout_ms", self._session_timeout_ms),
+            "config": ("config", self._broker_configs),
+            "segments": ("segments", self._segments),
+            "zookeeper_servers": ("zookeeper_servers", self._zookeeper_servers),
+        }
+        for word, (name, read) in readers.items():
+            if word in fields:
+                reader.cluster = replace(reader.cluster, **{name: read(fields[word].value)})
+        cluster = reader.cluster
+        if cluster.segments is not None and "config" in fields:
+            log_dirs = cluster.broker_config.log_dirs
+            self._checked(fields["config"].value, check_log_dirs, log_dirs)
         if "topics" not in fields:
             return cluster, []
         topics = reader.entries(fields["topics"].value, "topics").values()
         return cluster, [self._topic(entry.key, entry.value) for entry in topics]
+
+    def _checked(
+        self, node: yaml.Node, check: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function that checks values; its error gets the place of ``node``."""
+        try:
+            return check(*args, **kwargs)
+        except KlammError as error:
+            raise self._reader.error(node, error.message, error.hint) from None
 
     def _broker_ids(self, node: yaml.Node) -> tuple[int, ...]:
         reader = self._reader
@@ -100,27 +106,42 @@ class ClusterCompiler:
             return ids
         return tuple(range(reader.integer(node, "brokers", 1, MAX_BROKERS)))
 
-    def _racks(self, node: yaml.Node) -> tuple[str, ...]:
-        reader = self._reader
-        racks, count = reader.items(node, "racks"), len(reader.cluster.broker_ids)
-        if len(racks) > count:
-            raise reader.error(
-                racks[count],
-                f"{len(racks)} racks for {count} brokers",
-                "racks are assigned to brokers round-robin: give at most one per broker",
-            )
-        return tuple(reader.text(rack, "a rack") for rack in racks)
+    def _candidates(self, node: yaml.Node) -> tuple[int, ...]:
+        candidates = self._reader.brokers(node, "controllers")
+        if not candidates:
+            raise self._reader.error(node, "a cluster needs at least one controller")
+        return tuple(candidates)
+
+    def _racks(self, node: yaml.Node) -> dict[int, str]:
+        reader, ids = self._reader, self._reader.cluster.broker_ids
+        items = reader.items(node, "racks")
+        racks = [reader.text(item, "a rack") for item in items]
+        for rack, item in zip(racks, items, strict=True):
+            self._checked(item, check_rack_name, rack)
+        place = items[len(ids)] if len(items) > len(ids) else node
+        return self._checked(place, rack_map, ids, racks)
+
+    def _session_timeout_ms(self, node: yaml.Node) -> int:
+        timeout_ms = int(self._reader.duration_ms(node, "session_timeout"))
+        if timeout_ms not in SESSION_TIMEOUTS_MS:
+            raise self._reader.error(node, "session_timeout must be from 1s to 60s")
+        return timeout_ms
 
     def _broker_configs(self, node: yaml.Node) -> dict[str, str]:
-        reader = self._reader
-        configs = {}
+        reader, configs = self._reader, dict(DEFAULT_CLUSTER.config)
         for name, entry in reader.entries(node, "config").items():
             configs[name] = reader.text(entry.value, f"the value of {name}")
-            try:
-                check_broker_configs({name: configs[name]})
-            except UsageError as error:
-                raise reader.error(entry.key, error.message, error.hint) from None
+            self._checked(entry.key, check_broker_configs, {name: configs[name]})
         return configs
+
+    def _segments(self, node: yaml.Node) -> Path | None:
+        return BROKERS_FOLDER if self._reader.boolean(node, "segments") else None
+
+    def _zookeeper_servers(self, node: yaml.Node) -> int:
+        servers = self._reader.integer(node, "zookeeper_servers", 1, max(SIZES))
+        if servers not in SIZES:
+            raise self._reader.error(node, "zookeeper_servers must be 1, 3 or 5")
+        return servers
 
     def _topic(self, key: yaml.Node, node: yaml.Node) -> DrillTopic:
         """Read a topic: the replicas of its partitions, and optionally its configs."""
@@ -141,10 +162,8 @@ class ClusterCompiler:
                 node, "each partition needs at least one replica", "as in t: [[0, 1], [1, 2]]"
             )
         name = reader.text(key, "a topic")
-        try:
-            validate_topic_create(name, dict(enumerate(replicas)), configs, self._names)
-        except KlammError as error:
-            raise reader.error(key, error.message, error.hint) from None
+        assignment = dict(enumerate(replicas))
+        self._checked(key, validate_topic_create, name, assignment, configs, self._names)
         self._names.append(name)
         return DrillTopic(name, replicas, configs, reader.place(key))
 
@@ -153,14 +172,11 @@ class ClusterCompiler:
         value = reader.text(entry.value, name)
         if name not in TOPIC_CONFIGS:
             raise reader.unknown(entry.key, "topic config", name, TOPIC_CONFIGS)
-        try:
-            TOPIC_CONFIGS[name].value({name: value})
-        except KlammError as error:
-            raise reader.error(entry.value, error.message, error.hint) from None
+        self._checked(entry.value, TOPIC_CONFIGS[name].value, {name: value})
         return value
 
 
-def start_of(cluster: DrillCluster, place: str) -> Step:
+def start_of(cluster: ClusterSpec, place: str) -> Step:
     """Return the step that starts the brokers of a cluster."""
     ids = list(cluster.broker_ids)
     return Step(

@@ -30,7 +30,6 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.tools.jopt import UncaughtException, UsageExit, VersionExit
-from klamm.world.cluster_spec import rack_map
 from klamm.world.network import CLIENTS, ZOOKEEPER
 from klamm.zk.ensemble import FOLLOWER, LEADER
 
@@ -116,7 +115,8 @@ def _command(reader: DrillReader, node: yaml.Node, _: str) -> tuple[str, tuple[s
 
 
 def _zookeeper_server(reader: DrillReader, node: yaml.Node, _: str) -> str:
-    server, count = reader.text(node, "a ZooKeeper server"), reader.cluster.zookeeper_servers
+    server = reader.text(node, "a ZooKeeper server")
+    count = reader.cluster.zookeeper_servers or 1
     if server not in (LEADER, FOLLOWER) and not server.isdecimal():
         raise reader.error(node, f"'{server}' is not a server", "use an id, leader or follower")
     ids = [str(number) for number in range(1, count + 1)]
@@ -158,14 +158,13 @@ def _isolated(reader: DrillReader, node: yaml.Node, _: str) -> list[BrokerRef]:
 
 
 def _known_brokers(reader: DrillReader, node: yaml.Node, _: str) -> list[int]:
-    racks = rack_map(reader.cluster.broker_ids, reader.cluster.racks)
     found: set[int] = set()
     for item in reader.one_or_more(node):
         one = reader.broker_ref(item)
         if isinstance(one, int):
             found.add(one)
         elif isinstance(one, InRack):
-            found.update(id_ for id_, rack in racks.items() if rack == one.rack)
+            found.update(id_ for id_, rack in reader.cluster.racks.items() if rack == one.rack)
         else:
             raise reader.error(item, "the brokers must be known in advance", "use ids, or rack a")
     if not found:

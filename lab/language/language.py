@@ -21,7 +21,7 @@ from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.conditions.condition import Moment, StepCheck
 from klamm.lab.conditions.conditions import CONDITIONS
 from klamm.lab.conditions.triggers import AtStep
-from klamm.lab.drill import Drill, DrillCluster, Step
+from klamm.lab.drill import DEFAULT_CLUSTER, Drill, Step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
 from klamm.lab.language.forms import ALL
@@ -87,7 +87,7 @@ class _File:
                 fields["drill"].value, f"the name is longer than {_MAX_NAME} characters"
             )
         about = " ".join(reader.text(fields["about"].value, "about").split())
-        cluster, topics = DrillCluster(), list[DrillTopic]()
+        cluster, topics = DEFAULT_CLUSTER, list[DrillTopic]()
         if "cluster" in fields:
             cluster, topics = ClusterCompiler(reader).read(fields["cluster"].value)
         reader.cluster = cluster

@@ -22,7 +22,7 @@ from klamm.cluster.yaml_reader import YamlReader
 from klamm.lab.actions.action import CONTROLLER, DEAD, BrokerRef, InRack, IsrFollower
 from klamm.lab.actions.network_actions import OTHERS
 from klamm.lab.actions.steps import znode_data
-from klamm.lab.drill import DrillCluster
+from klamm.lab.drill import DEFAULT_CLUSTER
 from klamm.world.network import CLIENTS, ZOOKEEPER
 
 HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"
@@ -58,7 +58,7 @@ class DrillReader(YamlReader):
 
     def __init__(self, name: str, loader: Any = yaml.SafeLoader) -> None:
         super().__init__(name, HINT, loader)
-        self.cluster = DrillCluster()
+        self.cluster = DEFAULT_CLUSTER
         self.each: BrokerRef | None = None
 
     def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = INT32_MAX) -> int:
@@ -207,7 +207,7 @@ class DrillReader(YamlReader):
             tp = self.partition(yaml.ScalarNode("", found[1], node.start_mark), "'follower of'")
             return IsrFollower(str(tp))
         if (found := _IN_RACK.fullmatch(text)) is not None:
-            racks = self.cluster.racks
+            racks = list(dict.fromkeys(self.cluster.racks.values()))
             if not racks:
                 raise self.error(node, "the cluster has no racks", "cluster: {racks: [a, b, c]}")
             if found[1] not in racks:

@@ -112,9 +112,10 @@ class StepCompiler:
             return [(id_, f"broker {id_}") for id_ in reader.cluster.broker_ids]
         if word != "rack":
             raise reader.error(node, f"'{word}' is not a set", "use broker, rack, or a list of ids")
-        if not reader.cluster.racks:
+        racks = reader.cluster.racks
+        if not racks:
             raise reader.error(node, "the cluster has no racks", "cluster: {racks: [a, b, c]}")
-        return [(InRack(rack), f"rack {rack}") for rack in dict.fromkeys(reader.cluster.racks)]
+        return [(InRack(rack), f"rack {rack}") for rack in dict.fromkeys(racks.values())]
 
     def _once(self, node: yaml.Node, fields: dict[str, YamlEntry]) -> tuple[Step, ...]:
         """Compile one pass of a step: its ``steps``, its ``parallel`` branches, or its action."""

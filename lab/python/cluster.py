@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
 
@@ -115,7 +116,6 @@ class ScriptedCluster(Actions):
     OWN_OPTIONS: ClassVar[tuple[str, ...]] = ()
     """Options that only this kind of cluster has."""
     _zookeeper: str | None = None
-    _zookeeper_servers: int | None = None
 
     def __init__(self, brokers: int | Sequence[int] = 3, **options: Unpack[ClusterOptions]) -> None:
         given = {"brokers": brokers, **options}
@@ -151,7 +151,7 @@ class ScriptedCluster(Actions):
             worlds = stack.enter_context(
                 Worlds(folder, klamm_version(), world=world, zookeeper=self._zookeeper)
             )
-            driver = stack.enter_context(worlds.open(self._spec, _NAME, self._zookeeper_servers))
+            driver = stack.enter_context(worlds.open(self._spec, _NAME))
             trace = RunTrace(driver)
             driver.watch(tuple(INVARIANTS))
             runner, producers = ScenarioRunner(driver), RecordProducers(driver)
@@ -413,7 +413,7 @@ class ScriptedCluster(Actions):
 
     def _reader(self, call: str) -> DrillReader:
         reader = DrillReader(call)
-        reader.cluster = self._drill.cluster
+        reader.cluster = self._spec
         return reader
 
     def _partition(self, call: str, name: str) -> TopicPartition:
@@ -466,13 +466,13 @@ class LocalCluster(ScriptedCluster):
         given = {name: value for name, value in own.items() if value is not None}
         self.replay = call_text(type(self).__name__, {"brokers": brokers, **given, **options})
         self._zookeeper = zookeeper
-        self._zookeeper_servers = zookeeper_servers
         with self._errors(_NAME):
             if len(given) > 1:
                 hint = "zookeeper is an existing server, zookeeper_servers a number to start"
                 raise UsageError("zookeeper and zookeeper_servers exclude each other", hint=hint)
             if zookeeper_servers is not None:
-                whole_number("zookeeper_servers", zookeeper_servers, 1)
+                servers = whole_number("zookeeper_servers", zookeeper_servers, 1)
+                self._spec = replace(self._spec, zookeeper_servers=servers)
             if zookeeper is not None:
                 check_is_text("address of ZooKeeper", zookeeper)
                 parse_address(zookeeper)

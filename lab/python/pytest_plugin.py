@@ -260,13 +260,12 @@ class DrillItem(pytest.Item):
         replay = shlex.join(["klamm", "drill", "run", str(self.path), *options])
         about = [*([] if is_real else [f"seed: {seed}"]), f"replay: {replay}"]
         self.stash[_REPORT] = {"": about}
-        servers = drill.cluster.zookeeper_servers if is_real else None
         with (
             temporary_folder("klamm-drill-") as folder,
             Worlds(
                 folder, klamm_version(), world=World.ZOOKEEPER if is_real else World.SIMULATION
             ) as worlds,
-            worlds.open(drill.spec(NO_QUIRKS, seed), drill.name, servers) as driver,
+            worlds.open(drill.spec(NO_QUIRKS, seed), drill.name) as driver,
         ):
             trace, results = RunTrace(driver), list[StepResult]()
             verdict = verdict_of(play(drill, driver, is_measured=True), results.append)

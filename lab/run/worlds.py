@@ -105,13 +105,10 @@ class Worlds:
         self._stack.close()
 
     @contextlib.contextmanager
-    def open(
-        self, spec: ClusterSpec, name: str, own_zookeeper_servers: int | None = None
-    ) -> Iterator[ScenarioDriver]:
+    def open(self, spec: ClusterSpec, name: str) -> Iterator[ScenarioDriver]:
         """Context manager that opens a world for one drill, and finally writes the drill's journal.
 
-        ``own_zookeeper_servers``: size of a private ensemble, if the drill acts on ZooKeeper
-        servers.
+        A real cluster gets an ensemble of its own if its spec has ZooKeeper servers.
         """
         self._opened += 1
         out = self._folder / f"{self._opened}-{name}"
@@ -130,8 +127,8 @@ class Worlds:
                 yield KafkaDriver(cluster)
             elif self.world is World.ZOOKEEPER:
                 ensemble, where = None, self._connect_string
-                if own_zookeeper_servers is not None:
-                    ensemble = EmbeddedEnsemble(out / ZOOKEEPER_FOLDER, own_zookeeper_servers)
+                if spec.zookeeper_servers:
+                    ensemble = EmbeddedEnsemble(out / ZOOKEEPER_FOLDER, spec.zookeeper_servers)
                     where = stack.enter_context(ensemble).connect_string
                 chroot = stack.enter_context(self._own_chroot(where))
                 journal = MemoryJournal()

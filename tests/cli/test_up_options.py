@@ -21,6 +21,7 @@ from klamm.cluster.quirks import KAFKA_2_8_2
 from klamm.server.config import ServerConfig
 from klamm.world.journal.archive import Rotation
 from klamm.zk.security import ZooKeeperTls
+from tests.server_configs import server_config
 
 MIB = 1 << 20
 TLS = ZooKeeperTls(ca=Path("a"), certificate=Path("b"), key=Path("c"), key_password="d")
@@ -47,7 +48,10 @@ def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Se
 
 
 def test_without_options(checked: Callable[..., ServerConfig], tmp_path: Path) -> None:
-    assert checked() == ServerConfig(brokers=3, data_dir=tmp_path / "default")
+    config = checked()
+    seed = config.cluster.seed
+    assert config == server_config(brokers=3, data_dir=tmp_path / "default", seed=seed)
+    assert checked().cluster.seed != seed
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_without_options(checked: Callable[..., ServerConfig], tmp_path: Path) -
         ("--state-change-level info", {"state_change_level": "INFO"}),
         ("--quirks 2.8.2", {"quirks": KAFKA_2_8_2}),
         ("--journal-messages", {"journal_messages": True}),
-        ("--segments", {"has_segments": True}),
+        ("--segments", {"segments": True}),
         (
             "--listen h:9092 --advertised-listener g:19092",
             {"listen": "h:9092", "advertised_listener": "g:19092"},
@@ -103,8 +107,10 @@ def test_without_options(checked: Callable[..., ServerConfig], tmp_path: Path) -
 def test_each_option_has_its_place(
     checked: Callable[..., ServerConfig], tmp_path: Path, options: str, changes: dict[str, Any]
 ) -> None:
-    wanted = {"brokers": 3, "data_dir": tmp_path / "default", **changes}
-    assert checked(*options.split()) == ServerConfig(**wanted)
+    config = checked(*options.split())
+    drawn = {"seed": config.cluster.seed}
+    wanted = {"brokers": 3, "data_dir": tmp_path / "default", **drawn, **changes}
+    assert config == server_config(**wanted)
 
 
 def test_variables_stand_for_options(
@@ -135,7 +141,7 @@ def test_files_that_options_name_are_read(
     token.write_text("secret\n")
     config = checked("--pools", str(pools), "--token-file", str(token))
     assert config.token == "secret"
-    assert list(config.pools.by_name) == ["p"]
+    assert list(config.cluster.pools.by_name) == ["p"]
 
 
 @pytest.mark.parametrize(

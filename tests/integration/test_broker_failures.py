@@ -19,10 +19,10 @@ from klamm.cluster.types import TopicPartition
 from klamm.lab.actions.actions import Start, Stop
 from klamm.server.broker_operations import ADDED, FAILED, FAILED_TO_START
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.world.journal.journal import read_journal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 ON_1 = CreatableTopic("on-1", assignments={0: (1, 0)})
@@ -30,8 +30,8 @@ ON_1 = CreatableTopic("on-1", assignments={0: (1, 0)})
 
 @pytest.fixture
 def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
-    config = ServerConfig(
-        brokers=2, zookeeper=chroot, session_timeout_ms=2000, data_dir=tmp_path, has_segments=True
+    config = server_config(
+        brokers=2, zookeeper=chroot, session_timeout_ms=2000, data_dir=tmp_path, segments=True
     )
     with ClusterServer(config) as opened:
         yield opened
@@ -70,7 +70,7 @@ def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
 def test_a_broker_without_a_log_directory_is_named(chroot: str, tmp_path: Path) -> None:
     (tmp_path / "brokers").mkdir()
     (tmp_path / "brokers" / "1").write_text("a file where the directory will be")
-    config = ServerConfig(brokers=2, zookeeper=chroot, data_dir=tmp_path, has_segments=True)
+    config = server_config(brokers=2, zookeeper=chroot, data_dir=tmp_path, segments=True)
     with pytest.raises(LogStorageError, match=r"^broker 1: Shutdown broker because"):
         ClusterServer(config).open()
 

@@ -16,7 +16,6 @@ from klamm.lab.actions.actions import MoveController, Start, Stop
 from klamm.placement.assign import RACKS_MISSING
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import read_dumped_cluster
 from klamm.zk.dump import DumpedZNode, dump
 from tests.dumps import (
@@ -27,6 +26,7 @@ from tests.dumps import (
     tree_of,
     unexplained,
 )
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 NAMES = (
@@ -71,7 +71,7 @@ def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(
 ) -> None:
     cluster = read_dumped_cluster(tree.znodes, str(tree))
     live = frozenset(cluster.running)
-    config = ServerConfig(
+    config = server_config(
         dump=cluster,
         zookeeper=f"{chroot}/copy",
         data_dir=tmp_path,
@@ -101,7 +101,7 @@ def test_no_broker_is_considered_dead_while_others_register(chroot: str, tmp_pat
             for number in range(20)
         ),
     ]
-    config = ServerConfig(
+    config = server_config(
         dump=read_dumped_cluster(znodes, "thirty brokers"),
         zookeeper=chroot,
         data_dir=tmp_path,
@@ -120,7 +120,7 @@ def test_a_broker_that_is_dead_in_the_dump_gets_a_rack(chroot: str, tmp_path: Pa
         DumpedZNode("/brokers/topics/t", json.dumps(topic)),
     ]
     dumped = read_dumped_cluster(znodes, "a dead broker")
-    config = ServerConfig(dump=dumped, zookeeper=chroot, data_dir=tmp_path)
+    config = server_config(dump=dumped, zookeeper=chroot, data_dir=tmp_path)
     with ClusterServer(config) as server:
         operations = server.operations
 

@@ -112,8 +112,9 @@ def test_a_cut_between_clients_and_a_broker_ends_their_connections(
 def test_a_broker_that_is_no_candidate_refuses_what_only_a_controller_does(
     chroot: str, tmp_path: Path
 ) -> None:
+    config = config_of(chroot, tmp_path, str(free_ports(BROKERS)))
     config = dataclasses.replace(
-        config_of(chroot, tmp_path, str(free_ports(BROKERS))), controllers=1
+        config, cluster=dataclasses.replace(config.cluster, candidates=(0,))
     )
     deletion = struct.pack(">hhih", 20, 1, 9, -1) + struct.pack(">ih1si", 1, 1, b"t", 1000)
     with ClusterServer(config) as server:

@@ -22,8 +22,8 @@ from klamm.lab.language.language import parse_drill
 from klamm.lab.run.drill_run import Outcome, play
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from tests.api_server import ApiServer
+from tests.server_configs import server_config
 
 DRILL = """
 drill: stumbles
@@ -97,7 +97,7 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
     )
     shaken = api.api_document()["paths"]["/network/shake"]["post"]["responses"]["200"]
     assert "NetworkFaults" in str(shaken)
-    with ClusterServer(ServerConfig(brokers=2, zookeeper=chroot)) as server:
+    with ClusterServer(server_config(brokers=2, zookeeper=chroot)) as server:
         served = ApiServer(server)
         try:
             where = f"--server=127.0.0.1:{served.port}"

@@ -21,7 +21,6 @@ from klamm.placement.draws import JavaRandom
 from klamm.server.admin_channel import admin_of
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.tools.configs.command import run_configs_command
 from klamm.tools.elections.command import run_election_command
 from klamm.tools.elections.preferred_command import run_preferred_election_command
@@ -34,6 +33,7 @@ from tests.asgi import AsgiClient, in_process_admin
 from tests.held_followers import hold, release
 from tests.java_clients import JAVA_CLIENTS, java_marks, kafka_tools
 from tests.listeners import BROKERS, bootstrap, free_ports
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 STEPS = Path(__file__).parents[1] / "data" / "admin" / "bootstrap_server_steps.jsonl"
@@ -199,7 +199,7 @@ def steps() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def cluster(chroot: str, tmp_path: Path) -> Iterator[Cluster]:
-    config = ServerConfig(
+    config = server_config(
         brokers=3,
         controllers=1,
         zookeeper=chroot,

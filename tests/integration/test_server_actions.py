@@ -9,9 +9,9 @@ import pytest
 
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 SESSION: dict[str, Any] = {"session_timeout_ms": 1000, "is_session_shared": False}
@@ -21,7 +21,7 @@ SESSION: dict[str, Any] = {"session_timeout_ms": 1000, "is_session_shared": Fals
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
     """Three brokers with two log directories, of which broker 0 is the controller; each test leaves
     them running."""
-    config = ServerConfig(
+    config = server_config(
         brokers=3,
         controllers=1,
         zookeeper=f"{zookeeper.connect_string}/server-actions",

@@ -15,10 +15,10 @@ from klamm.server import admin_channel
 from klamm.server.admin_channel import admin_of
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 API_TIMEOUT_S = 0.3
@@ -27,7 +27,7 @@ API_TIMEOUT_S = 0.3
 @pytest.fixture(scope="module")
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
     """Three brokers for all tests of this file, each of which leaves them running."""
-    config = ServerConfig(
+    config = server_config(
         brokers=3,
         controllers=2,
         zookeeper=f"{zookeeper.connect_string}/server-admin-api",

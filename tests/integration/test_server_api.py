@@ -18,19 +18,19 @@ from klamm.cluster.types import TopicPartition
 from klamm.controller.candidacy import FIRST_PAUSE_MS
 from klamm.server.api import ROUTES, create_app
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.server.openapi import ApiRoute, plain_path
 from klamm.server.zookeeper import why_no_controller
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.store import SessionState
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
     """Four brokers for all tests of this file, each of which leaves them running."""
-    config = ServerConfig(
+    config = server_config(
         brokers=4,
         racks=("a", "b"),
         controllers=2,

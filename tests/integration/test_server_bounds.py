@@ -15,11 +15,11 @@ import pytest
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.server.api import MAX_PLACE, create_app
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.server.request_bodies import MAX_BODY_BYTES, MAX_BODY_VALUES
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.api_server import ApiServer
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 HEADER_TIMEOUT_S = 0.3
@@ -29,7 +29,7 @@ WRITE_TIMEOUT_S = 0.5
 @pytest.fixture(scope="module")
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
     """One broker, and few partitions; one of them is that of the topic polled."""
-    config = ServerConfig(
+    config = server_config(
         brokers=1,
         zookeeper=f"{zookeeper.connect_string}/server-bounds",
         session_timeout_ms=3000,
@@ -281,7 +281,7 @@ def test_a_creation_without_a_live_broker_ends_at_its_timeout(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
     address = f"{zookeeper.connect_string}/server-no-broker"
-    config = ServerConfig(brokers=1, zookeeper=address, session_timeout_ms=3000)
+    config = server_config(brokers=1, zookeeper=address, session_timeout_ms=3000)
     with ClusterServer(config) as alone:
         client = AsgiClient(create_app(alone))
         client.post("/brokers/0/stop")

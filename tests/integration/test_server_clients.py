@@ -12,9 +12,9 @@ from klamm.server import client_sessions
 from klamm.server.api import create_app
 from klamm.server.client_sessions import IDLE_S
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 LOCALHOST = (b"host", b"localhost")
@@ -25,7 +25,7 @@ COUNTS = ("sent", "acknowledged", "failed", "in_doubt", "undecided")
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
     """Two brokers."""
     address = f"{zookeeper.connect_string}/server-clients"
-    config = ServerConfig(brokers=2, zookeeper=address, session_timeout_ms=3000)
+    config = server_config(brokers=2, zookeeper=address, session_timeout_ms=3000)
     with ClusterServer(config) as running:
         yield running
 
@@ -216,12 +216,12 @@ def keeping(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     """The API of two brokers that keep keys and values, with topics that either or both have."""
-    config = ServerConfig(
+    config = server_config(
         brokers=2,
         controllers=1,
         zookeeper=f"{zookeeper.connect_string}/server-clients-keeping",
         data_dir=tmp_path_factory.mktemp("keeping"),
-        has_segments=True,
+        segments=True,
         session_timeout_ms=3000,
     )
     with ClusterServer(config) as running:

@@ -12,9 +12,9 @@ import pytest
 from klamm.cli.status import status_lines
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.server.states import Status
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -25,11 +25,11 @@ WHOLE = [[0, 1, 2], [0, 1, 2]]
 @pytest.fixture
 def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
     """Three brokers with files; t-0 and t-1, led by 1, are in different directories."""
-    config = ServerConfig(
+    config = server_config(
         brokers=3,
         zookeeper=chroot,
         data_dir=tmp_path,
-        has_segments=True,
+        segments=True,
         config={
             "log.dirs": "d0,d1",
             "auto.leader.rebalance.enable": "false",

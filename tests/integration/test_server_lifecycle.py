@@ -35,6 +35,7 @@ from klamm.zk.guard import MARKER_PATH
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState
 from klamm.zk.znode_client import NodeExists
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ def config(chroot: str, **changes: object) -> ServerConfig:
         "session_timeout_ms": 2000,
         **changes,
     }
-    return ServerConfig(**values)  # type: ignore[arg-type]
+    return server_config(**values)  # type: ignore[arg-type]
 
 
 def in_thread(function: Callable[[], T]) -> Future[T]:

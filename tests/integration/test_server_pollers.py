@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.server.endpoint import LOOKING_THREADS, OTHER_THREADS
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.api_server import ApiServer
+from tests.server_configs import server_config
 from tests.waiting import wait_until
 
 POLLERS = 200
@@ -25,7 +25,7 @@ STATUS_S = 1.0
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
     """Two brokers."""
     address = f"{zookeeper.connect_string}/server-pollers"
-    config = ServerConfig(brokers=2, zookeeper=address, session_timeout_ms=3000)
+    config = server_config(brokers=2, zookeeper=address, session_timeout_ms=3000)
     with ClusterServer(config) as running:
         yield running
 

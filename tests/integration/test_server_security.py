@@ -12,6 +12,7 @@ from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.server.config import ServerConfig, is_loopback
 from klamm.server.security import Gatekeeper, host_name, read_or_create_token
 from tests.asgi import AsgiClient
+from tests.server_configs import server_config
 
 TOKEN = "s3cret"
 
@@ -22,8 +23,8 @@ def client(config: ServerConfig) -> AsgiClient:
     return AsgiClient(gate)
 
 
-LOOPBACK = ServerConfig(brokers=1)
-EXPOSED = ServerConfig(
+LOOPBACK = server_config(brokers=1)
+EXPOSED = server_config(
     brokers=1, host="0.0.0.0", token=TOKEN, allowed_hosts=("klamm.example", "10.0.0.7")
 )
 
@@ -117,7 +118,7 @@ def test_allowed_hosts(host: str, status: int) -> None:
 
 
 def test_a_host_that_is_listened_on_is_allowed() -> None:
-    config = ServerConfig(brokers=1, host="192.0.2.1", token=TOKEN)
+    config = server_config(brokers=1, host="192.0.2.1", token=TOKEN)
     assert "192.0.2.1" in config.host_names()
 
 
@@ -129,7 +130,7 @@ def test_exposure_must_be_meant(
     token: str | None, allowed_hosts: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        ServerConfig(brokers=1, host="::", token=token, allowed_hosts=allowed_hosts)
+        server_config(brokers=1, host="::", token=token, allowed_hosts=allowed_hosts)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from klamm.cli.own_log import OnceForAll
 from klamm.cluster.errors import KlammError
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.server.serve import serve
 from klamm.zk.store import GetData, SetData
+from tests.server_configs import server_config
 
 
 def fail(*_: object) -> None:
@@ -71,7 +71,7 @@ def test_a_thread_that_fails_ends_the_process(
 ) -> None:
     threads = set(threading.enumerate())
     names = []
-    config = ServerConfig(
+    config = server_config(
         brokers=2, zookeeper=chroot, session_timeout_ms=2000, data_dir=tmp_path, port=0
     )
     with pytest.raises(KlammError, match="klamm thread ") as raised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Callable
@@ -268,7 +269,7 @@ def test_the_process_of_a_cluster_is_not_killed_while_records_are_only_in_its_me
         + "  - kill_all\n  - up_again\n  - until: {isr: {t-0: [0, 1, 2]}}\n",
         "d.yaml",
     )
-    cluster = msgspec.structs.replace(drill.cluster, segments=False)
+    cluster = dataclasses.replace(drill.cluster, segments=None)
     verdict, _ = run(msgspec.structs.replace(drill, cluster=cluster))
     assert verdict.outcome is Outcome.FAILED
     assert "the logs of this cluster are in memory" in verdict.failures[0].seen

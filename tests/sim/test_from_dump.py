@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from klamm.lab.checks.agreement import check_simulated_world
-from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.dump_load import load
 from klamm.zk.store import Create, Delete
 from tests.dumps import RULES, RecordedTree, Tree, recorded_trees, tree_of, unexplained
+from tests.server_configs import server_config
 from tests.sim.worlds import active_controller
 
 TREES = tuple(recorded_trees())
@@ -37,7 +37,7 @@ def disagreements(world: SimulatedWorld, tree: Tree) -> list[str]:
 
 def up(tree: RecordedTree, cluster: DumpedCluster) -> SimulatedWorld:
     """A world that went up from a tree, as klamm up --from-dump does."""
-    config = ServerConfig(dump=cluster, session_timeout_ms=2000, config=tree.config, seed=1)
+    config = server_config(dump=cluster, session_timeout_ms=2000, config=tree.config, seed=1)
     world = SimulatedWorld(config.spec("run", "cluster"))
     load(world.open_store(), cluster.plan, last=[Create("/klamm", b"{}")])
     for broker_id in config.started_broker_ids:

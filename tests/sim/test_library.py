@@ -480,3 +480,12 @@ def test_a_cluster_must_be_started_once_in_an_empty_directory(tmp_path: Path) ->
 def test_the_replay_line_of_a_local_cluster_has_all_its_options() -> None:
     cluster = klamm.LocalCluster(2, zookeeper_servers=3, racks=["a", "b"])
     assert cluster.replay == "klamm.LocalCluster(brokers=2, zookeeper_servers=3, racks=['a', 'b'])"
+
+
+def test_all_zookeeper_servers_of_a_local_cluster_can_be_named() -> None:
+    cluster = klamm.LocalCluster(2, zookeeper_servers=3)
+    for server in (1, 3, "leader", "follower"):
+        with pytest.raises(klamm.ClusterError, match="has not been started"):
+            cluster.act("kill_zookeeper", server)
+    with pytest.raises(klamm.ClusterError, match="no ZooKeeper server 4"):
+        cluster.act("kill_zookeeper", 4)

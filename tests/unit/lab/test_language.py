@@ -590,6 +590,8 @@ WRONG_FILES = {
     'cluster: {racks: ["\\ud83d"]}': "d.yaml:1:19: \\ud83d is not a character",
     "cluster: {controllers: [5]}": "d.yaml:1:25: the cluster has no broker 5",
     "cluster: {brokers: 2, racks: [a, b, c]}": "d.yaml:1:37: 3 racks for 2 brokers",
+    'cluster: {racks: [a, "\\u0007"]}': r"d.yaml:1:22: the rack name '\x07' has control characters",
+    "cluster: {segments: true, config: {log.dirs: ../a}}": "d.yaml:1:35: log directory ../a: with ",
     "cluster: {session_timeout: 1ms}": "d.yaml:1:28: session_timeout must be from 1s to 60s",
     "cluster: {config: {num.partition: 1}}": "d.yaml:1:20: unknown config num.partition",
     "cluster: {config: {num.partitions: x}}": "d.yaml:1:20: Invalid value x for configuration num.",

@@ -9,12 +9,12 @@ from kazoo.client import KazooClient
 
 from klamm.cluster.errors import KlammError, StoreError
 from klamm.server import dump_loading
-from klamm.server.config import ServerConfig
 from klamm.server.dump_loading import _LoadedLines, load_dump
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from klamm.zk.dump_load import NotEmpty
 from klamm.zk.guard import MARKER_PATH, RunInfo
 from klamm.zk.store import SessionEvent, SessionState
+from tests.server_configs import server_config
 from tests.unit.server.test_dumped_cluster import registration, topic
 
 RUN = RunInfo("run", 5, "1")
@@ -29,7 +29,7 @@ def dumped() -> DumpedCluster:
 def load(dump: DumpedCluster, where: str, *, is_own: bool = False) -> list[str]:
     """Load a dump; what is said."""
     said: list[str] = []
-    config = ServerConfig(dump=dump, zookeeper=None if is_own else where)
+    config = server_config(dump=dump, zookeeper=None if is_own else where)
     load_dump(dump, where, config, RUN, said.append)
     return said
 
@@ -76,7 +76,7 @@ def test_a_load_that_ends_early_closes_its_session(
         raise error
 
     monkeypatch.setattr(dump_loading, "run_on_thread", cut_short)
-    config = ServerConfig(dump=dumped, zookeeper=chroot)
+    config = server_config(dump=dumped, zookeeper=chroot)
     with pytest.raises(type(error)):
         load_dump(dumped, chroot, config, RUN, said.append)
     if isinstance(error, KlammError):

@@ -8,9 +8,10 @@ import pytest
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint
-from klamm.server.config import MAX_BROKERS, ServerConfig
+from klamm.placement.broker_metadata import MAX_BROKERS
 from klamm.server.dumped_cluster import read_dumped_cluster
 from klamm.zk.dump import DumpedZNode
+from tests.server_configs import server_config
 
 SESSION = "0x1"
 
@@ -168,7 +169,7 @@ def test_more_brokers_than_klamm_can_run() -> None:
     ids = list(range(MAX_BROKERS))
     found = read_dumped_cluster([registration(4), topic("t", [*ids, MAX_BROKERS])], "d")
     with pytest.raises(UsageError, match=f"{MAX_BROKERS + 1} brokers"):
-        ServerConfig(dump=found)
+        server_config(dump=found)
 
 
 def test_a_spec_of_a_dump() -> None:
@@ -176,7 +177,7 @@ def test_a_spec_of_a_dump() -> None:
         [registration(4, "a"), registration(70_000), controller(70_000), topic("t", [4, 90_000])],
         "d",
     )
-    spec = ServerConfig(dump=found).spec("run", "id")
+    spec = server_config(dump=found).spec("run", "id")
     assert spec.broker_ids == (4, 70_000, 90_000)
     assert spec.candidates == (70_000, 4)
     assert [spec.broker_info(id_).rack for id_ in spec.broker_ids] == ["a", None, None]

@@ -10,9 +10,12 @@ import pytest
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint
-from klamm.server.config import MAX_BROKERS, ServerConfig, check_broker_id, is_loopback
+from klamm.placement.broker_metadata import MAX_BROKERS
+from klamm.server.config import is_loopback
 from klamm.server.serve import _Ended, _Signals, url_of
+from klamm.world.cluster_spec import check_broker_id
 from klamm.zk.security import ZooKeeperTls
+from tests.server_configs import server_config
 
 LISTEN: dict[str, Any] = {"brokers": 3}
 TLS = ZooKeeperTls(ca=Path("ca.pem"))
@@ -28,7 +31,7 @@ TLS = ZooKeeperTls(ca=Path("ca.pem"))
 )
 def test_a_hint_tells_a_missing_port_from_one_that_is_too_large(listen: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
-        ServerConfig(**{**LISTEN, "listen": listen})
+        server_config(**{**LISTEN, "listen": listen})
     assert caught.value.hint == hint
 
 
@@ -55,7 +58,7 @@ def test_a_hint_tells_a_missing_port_from_one_that_is_too_large(listen: str, hin
     ids=str,
 )
 def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
-    assert ServerConfig(**values).brokers == values["brokers"]
+    assert len(server_config(**values).cluster.broker_ids) == values["brokers"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
 )
 def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        ServerConfig(**values)
+        server_config(**values)
     assert said in refused.value.message
 
 
@@ -133,7 +136,7 @@ def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) ->
 def test_where_brokers_listen_and_where_clients_find_them(
     listen: str, advertised: str | None, end_point: tuple[str, int], second: tuple[str, int]
 ) -> None:
-    config = ServerConfig(**LISTEN, listen=listen, advertised_listener=advertised)
+    config = server_config(**LISTEN, listen=listen, advertised_listener=advertised)
     assert config.listen_place(1) == second
     assert config.spec("r", None).first_end_point == EndPoint(*end_point)
 
@@ -148,11 +151,11 @@ def test_where_brokers_listen_and_where_clients_find_them(
     ],
 )
 def test_the_lowest_ids_are_candidates(values: dict[str, Any], candidates: tuple[int, ...]) -> None:
-    assert ServerConfig(**values).spec("r", None).candidates == candidates
+    assert server_config(**values).spec("r", None).candidates == candidates
 
 
 def test_only_the_first_run_has_the_given_seed() -> None:
-    config = ServerConfig(brokers=1, seed=7)
+    config = server_config(brokers=1, seed=7)
     seeds = [config.spec("r", None, incarnation=number).seed for number in range(3)]
     assert seeds[0] == 7
     assert len(set(seeds)) == 3
@@ -160,17 +163,17 @@ def test_only_the_first_run_has_the_given_seed() -> None:
 
 
 def test_the_first_connection_waits_for_the_session_timeout_unless_configured() -> None:
-    assert ServerConfig(brokers=1, session_timeout_ms=3_000).connection_timeout_ms == 3_000
+    assert server_config(brokers=1, session_timeout_ms=3_000).connection_timeout_ms == 3_000
     config = {"zookeeper.connection.timeout.ms": "5"}
-    assert ServerConfig(brokers=1, config=config).connection_timeout_ms == 5
+    assert server_config(brokers=1, config=config).connection_timeout_ms == 5
 
 
 def test_the_host_header_may_have_loopback_names_the_host_and_allowed_hosts() -> None:
     loopback = {"localhost", "127.0.0.1", "::1"}
-    assert ServerConfig(brokers=1).host_names() == loopback
-    own = ServerConfig(brokers=1, host="192.0.2.1", token="t", allowed_hosts=("Klamm", "[::2]"))
+    assert server_config(brokers=1).host_names() == loopback
+    own = server_config(brokers=1, host="192.0.2.1", token="t", allowed_hosts=("Klamm", "[::2]"))
     assert own.host_names() == loopback | {"192.0.2.1", "klamm", "::2"}
-    every = ServerConfig(brokers=1, host="0.0.0.0", token="t", allowed_hosts=("klamm",))
+    every = server_config(brokers=1, host="0.0.0.0", token="t", allowed_hosts=("klamm",))
     assert every.host_names() == loopback | {"klamm"}
 
 
