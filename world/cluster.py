@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.partitions.partition import Partition
-from klamm.brokers.storage.faults import DiskFault
+from klamm.cluster.disk_faults import DiskFault
 from klamm.cluster.protocols import Clock
 from klamm.cluster.status import ActiveDiskFault
 from klamm.cluster.types import TopicPartition

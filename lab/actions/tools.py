@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 from klamm.admin.admin_channel import is_not_controller, timed_out
 from klamm.admin.configs.config_resource import TOPICS, ConfigResource
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.brokers.topic_metadata import partition_metadata
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataResponse, TopicMetadata
+from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.errors import RequestTimedOut, UsageError
 from klamm.cluster.requests import (
     ApiError,
@@ -24,7 +23,6 @@ from klamm.cluster.requests import (
     Request,
     Response,
     TopicResponse,
-    UpdateMetadataPartitionState,
 )
 from klamm.cluster.types import (
     NO_CONTROLLER,
@@ -279,8 +277,9 @@ def _metadata(
     for tp in sorted(topic.assignment):
         replicas = topic.assignment[tp].replicas
         state = states[tp].leader_and_isr if tp in states else LeaderAndIsr(NO_LEADER, 0, ())
-        sent = UpdateMetadataPartitionState(
-            tp, 0, state.leader, state.leader_epoch, state.isr, 0, replicas
+        partitions.append(
+            PartitionMetadata.of(
+                brokers, tp.partition, state.leader, state.leader_epoch, replicas, state.isr
+            )
         )
-        partitions.append(partition_metadata(brokers, sent))
     return TopicMetadata(Errors.NONE, name, topic.topic_id, tuple(partitions))

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol, TypeVar
 
-from klamm.brokers.logs.records import Record
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.errors import KlammError, RequestTimedOut
+from klamm.cluster.records import Record
 from klamm.cluster.requests import Address, Request, Response
 from klamm.cluster.types import TopicPartition
 from klamm.lab.checks.admin_history import AdminHistory

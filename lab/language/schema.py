@@ -25,9 +25,9 @@ from klamm.lab.language.actions import DRILL_ACTIONS, takes_brokers
 from klamm.lab.language.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
 from klamm.lab.language.language import ALL, DRILL_WORDS
 from klamm.lab.language.step_language import MAX_STEPS, STEP_WORDS
-from klamm.lab.language.trigger_language import EVENTS, TRIGGERS
+from klamm.lab.language.trigger_language import TRIGGERS
 from klamm.world.network import CLIENTS, ZOOKEEPER
-from klamm.world.simulated.breakpoints import WRITING_PHASES
+from klamm.world.simulated.breakpoints import EVENTS, WRITING_PHASES
 from klamm.world.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER, SIZES, WHOLE_ENSEMBLE
 

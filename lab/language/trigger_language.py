@@ -10,19 +10,12 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from klamm.controller import events
-from klamm.controller.events import ControllerEvent
 from klamm.lab.conditions.triggers import At, AtBreakpoint, AtStep, Every, OnRow, Trigger
 from klamm.lab.language.reading import DrillReader
 from klamm.lab.language.value_reading import journal_row
 from klamm.statemachines.reassignment import Phase
-from klamm.world.simulated.breakpoints import WRITING_PHASES, Breakpoint
+from klamm.world.simulated.breakpoints import EVENTS, WRITING_PHASES, Breakpoint
 
-EVENTS: Final = tuple(
-    name
-    for name, value in vars(events).items()
-    if isinstance(value, type) and issubclass(value, ControllerEvent)
-)
 _LEAST_INTERVAL_MS: Final = 10.0
 _MAX_OPERATION: Final = 100_000
 
