@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError, UsageError, WrongState
@@ -27,15 +27,12 @@ from klamm.lab.actions.target import ScenarioTarget
 from klamm.lab.conditions.condition import Condition
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.tools.command_result import CommandResult
-from klamm.world.cluster import Cluster, brokers_of, nodes_of
+from klamm.world.cluster import brokers_of
 from klamm.world.preloading import preload_replicas
+from klamm.world.views.brokers import has_control_requests, is_shutting_down
 from klamm.zk.ensemble import WHOLE_ENSEMBLE
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 from klamm.zk.znodes import TopicZNode
-
-if TYPE_CHECKING:
-    from klamm.brokers.broker import KafkaServer
-
 
 _REQUESTS_TIMEOUT_MS: Final = 60_000.0
 """Time limit that is longer than the timeout of a control request."""
@@ -315,9 +312,7 @@ class HealAll(Action, frozen=True):
         for broker_id in sorted(cluster.nodes):
             cluster.resume(broker_id)
         run.driver.quiesce()
-        run.driver.run_until(
-            lambda: not any(map(_is_shutting_down, brokers_of(cluster))), _SHUTDOWN_TIMEOUT_MS
-        )
+        run.driver.run_until(lambda: not is_shutting_down(cluster), _SHUTDOWN_TIMEOUT_MS)
         # A broker that was paused during its registration may halt now.
         run.driver.quiesce()
         for broker_id in sorted(cluster.failed_log_dir_broker_ids):
@@ -327,19 +322,7 @@ class HealAll(Action, frozen=True):
                 cluster.start(broker_id)
         run.states.clear()
         # A request that the network has lost is sent again after its timeout.
-        run.driver.run_until(lambda: not _has_control_requests(cluster), _REQUESTS_TIMEOUT_MS)
-
-
-def _has_control_requests(cluster: Cluster) -> bool:
-    """Return True if the active controller waits for a broker's response."""
-    return any(
-        controller is not None and controller.is_active and not controller.channels.is_idle()
-        for controller in (node.controller for node in nodes_of(cluster))
-    )
-
-
-def _is_shutting_down(broker: KafkaServer) -> bool:
-    return broker.replica_manager.is_shutting_down
+        run.driver.run_until(lambda: not has_control_requests(cluster), _REQUESTS_TIMEOUT_MS)
 
 
 def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> CommandResult:

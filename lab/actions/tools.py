@@ -46,8 +46,8 @@ from klamm.tools.reassignments.command import run_reassign_command
 from klamm.tools.tool_output import KafkaTool
 from klamm.tools.tool_services import ToolServices
 from klamm.tools.topics.command import run_topic_command
-from klamm.world.cluster import brokers_of
 from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.views.brokers import cached_topics
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode
 
@@ -240,12 +240,8 @@ class DriverChannel:
         context = self._driver.controller_context()
         if context is None or not context.topics_to_be_deleted:
             return set()
-
-        def known(_: float) -> set[str]:
-            brokers = brokers_of(self._driver.cluster)
-            return {topic for broker in brokers for topic in broker.metadata_cache.topics()}
-
-        return context.topics_to_be_deleted.difference(self._driver.call_client(known))
+        known = self._driver.call_client(lambda _: cached_topics(self._driver.cluster))
+        return context.topics_to_be_deleted.difference(known)
 
     def partition_count(self) -> int | None:
         """Return the number of partitions that the active controller knows.

@@ -15,8 +15,9 @@ from klamm.lab.drivers.clients import OperatorClient, ScenarioClients
 from klamm.lab.drivers.turns import Turns
 from klamm.statemachines.context import ControllerContext
 from klamm.world.client_actor import Client
-from klamm.world.cluster import Cluster, partitions_on
+from klamm.world.cluster import Cluster
 from klamm.world.simulated.breakpoints import Breakpoint
+from klamm.world.views.brokers import hosted_partitions
 from klamm.zk.ensemble import EmbeddedEnsemble
 from klamm.zk.store import Store
 
@@ -143,7 +144,7 @@ class ScenarioDriver:
         """Return the partitions with a replica in a broker's log directories, sorted.
 
         Returns None if the broker is not running."""
-        return self.call_client(lambda _: partitions_on(self.cluster, broker_id))
+        return self.call_client(lambda _: hosted_partitions(self.cluster, broker_id))
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller, as lines."""
