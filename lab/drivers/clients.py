@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, Protocol, TypeVar
+from collections.abc import Collection, Iterator
+from typing import Final
 
 from klamm.cluster.errors import KlammError, RequestTimedOut
 from klamm.cluster.records import Record
 from klamm.cluster.requests import Address, Request, Response
 from klamm.cluster.types import TopicPartition
-from klamm.lab.checks.admin_history import AdminHistory
 from klamm.lab.checks.clients import Finding, check_clients, check_leader, lost_offsets
+from klamm.lab.drivers.client_host import ClientHost
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
-from klamm.world.client_actor import Client
 from klamm.world.clients.batches import Counted, Payload
 from klamm.world.clients.config import ConsumerConfig, ProducerConfig
 from klamm.world.clients.consumer import Consumer
 from klamm.world.clients.producer import Producer
-from klamm.world.cluster import Cluster
 from klamm.world.transport import RequestClient
 from klamm.world.views.brokers import leading_replica, log_end_offset
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import Store
-
-T = TypeVar("T")
 
 OPERATOR: Final = Address("client", 0)
 PRODUCER: Final = Address("client", 1)
@@ -43,34 +38,6 @@ _FIRST_ADDED_ID: Final = 1_000_000
 _READ_TIMEOUT_MS: Final = 2_000
 FETCH_WAIT_MS: Final = 20_000
 _VALUE: Final = b"v" * RECORD_BYTES
-
-
-class ClientHost(Protocol):
-    """The cluster of a scenario, as its clients use it (see ScenarioDriver)."""
-
-    admin_history: AdminHistory
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """The scenario's ZooKeeper session."""
-        ...
-
-    def add_client(self, client: Client) -> None:
-        """Add a producer or consumer."""
-        ...
-
-    def call_client(self, function: Callable[[float], T]) -> T:
-        """Call ``function`` with the monotonic time in ms while no client or broker is running."""
-        ...
-
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Run the cluster until ``condition`` holds. Return False after the timeout."""
-        ...
 
 
 class ScenarioClients:
