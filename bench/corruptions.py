@@ -28,10 +28,10 @@ from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.log_dirs import LogDirs
 from klamm.brokers.logs.log_manager import LogManager, LogsReport
 from klamm.brokers.logs.record_batch import checked_batches
-from klamm.brokers.logs.records import Record, decode_batch, encode_batch
+from klamm.brokers.logs.records import decode_batch, encode_batch
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.cluster.errors import KlammError
-from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.records import EpochEndOffset, Record
 from klamm.cluster.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from bench.machine import machine
 from klamm.brokers.logs.log_config import LogConfig
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.brokers.logs.recovery import Known
 from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.cluster.records import Record
 
 BATCH_BYTES = 16 * 1024
 RECORD_BYTES = 1000

@@ -6,7 +6,7 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from klamm.brokers.metadata_cache import MetadataCache
@@ -18,9 +18,8 @@ from klamm.cluster.client_requests import (
     TopicMetadata,
 )
 from klamm.cluster.errors import InvalidTopic
-from klamm.cluster.requests import UpdateMetadataPartitionState
 from klamm.cluster.topic_names import validate_topic_name
-from klamm.cluster.types import NO_CONTROLLER, NO_LEADER
+from klamm.cluster.types import NO_CONTROLLER
 
 NONE_MISSING: Final[Mapping[str, Errors]] = {}
 
@@ -48,7 +47,18 @@ def _topic_metadata(
     states = cache.states_of(topic)
     if not states:
         return TopicMetadata(missing.get(topic) or error_of_missing(topic), topic)
-    partitions = tuple(partition_metadata(cache.alive_brokers, state) for state in states)
+    partitions = tuple(
+        PartitionMetadata.of(
+            cache.alive_brokers,
+            state.topic_partition.partition,
+            state.leader,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            state.offline_replicas,
+        )
+        for state in states
+    )
     return TopicMetadata(Errors.NONE, topic, cache.topic_id(topic), partitions)
 
 
@@ -59,19 +69,3 @@ def error_of_missing(topic: str) -> Errors:
     except InvalidTopic:
         return Errors.INVALID_TOPIC_EXCEPTION
     return Errors.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def partition_metadata(
-    alive: Container[int], state: UpdateMetadataPartitionState
-) -> PartitionMetadata:
-    """Return the metadata of a partition. ``alive`` contains the ids of the live brokers."""
-    is_alive = state.leader in alive
-    return PartitionMetadata(
-        Errors.NONE if is_alive else Errors.LEADER_NOT_AVAILABLE,
-        state.topic_partition.partition,
-        state.leader if is_alive else NO_LEADER,
-        state.leader_epoch,
-        state.replicas,
-        state.isr,
-        state.offline_replicas,
-    )

@@ -6,7 +6,7 @@ InitProducerId v4, DeleteRecords v2. Fetch and Produce are in cluster/data_reque
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from klamm.cluster.records import (
     UNDEFINED_EPOCH_END,
     EpochEndOffset,
 )
-from klamm.cluster.types import NO_EPOCH, Broker, TopicPartition
+from klamm.cluster.types import NO_EPOCH, NO_LEADER, Broker, TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -56,6 +56,29 @@ class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        alive: Container[int],
+        partition: int,
+        leader: int,
+        leader_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        offline_replicas: tuple[int, ...] = (),
+    ) -> PartitionMetadata:
+        """Return the metadata of a partition. ``alive`` contains the ids of the live brokers."""
+        is_alive = leader in alive
+        return cls(
+            Errors.NONE if is_alive else Errors.LEADER_NOT_AVAILABLE,
+            partition,
+            leader if is_alive else NO_LEADER,
+            leader_epoch,
+            replicas,
+            isr,
+            offline_replicas,
+        )
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):

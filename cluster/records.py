@@ -1,4 +1,4 @@
-"""Records in requests and responses: either v2 batches as bytes, or only counts and sizes.
+"""Records, and batches of them in requests: v2 batches as bytes, or only counts and sizes.
 
 For segment logs, requests carry record batches as Kafka stores and sends them. For interval logs,
 which are in memory and store no contents, requests carry only the number of records, the leader
@@ -22,6 +22,29 @@ SEQUENCE_MAX: Final = 2**31 - 1
 def increment_sequence(sequence: int, increment: int) -> int:
     """Return a later sequence number of a producer. Numbers wrap from 2^31 - 1 to 0."""
     return (sequence + increment) % (SEQUENCE_MAX + 1)
+
+
+class Header(NamedTuple):
+    """One header of a record."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """A record to send. None stands for a null key or a null value (a tombstone)."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class StoredRecord(NamedTuple):
+    """A record in a log, with its offset."""
+
+    offset: int
+    record: Record
 
 
 class Stretch(NamedTuple):

@@ -216,7 +216,11 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unhealthy(status: ClusterStatus) -> Iterator[str]:
-    """Yield the reasons why a cluster is not healthy; none if it is."""
+    """Yield the reasons why a cluster is not healthy; none if it is.
+
+    A drill's condition ``healthy`` (lab/conditions/conditions.py) does not believe the controller
+    and the leaders, but reads ZooKeeper.
+    """
     controller, brokers = status.controller, status.brokers
     if status.zookeeper.is_stale:
         yield "ZooKeeper is unreachable"

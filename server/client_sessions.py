@@ -19,8 +19,6 @@ from aiokafka.partitioner import murmur2
 from starlette.concurrency import run_in_threadpool
 
 from klamm.admin.topic_description import TopicDescription
-from klamm.brokers.logs.record_batch import walk
-from klamm.brokers.logs.records import Record, decode_batch
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import (
     EnvironmentProblem,
@@ -29,6 +27,7 @@ from klamm.cluster.errors import (
     UnknownTopicOrPartition,
     UsageError,
 )
+from klamm.cluster.records import Record
 from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import TopicPartition
 from klamm.server import client_bodies as bodies
@@ -440,21 +439,15 @@ def _counted(read: Read) -> Iterator[bodies.ReadRecords]:
 
 
 def _records(read: Read) -> Iterator[bodies.ReadRecord]:
-    if not isinstance(read.records, bytes):
-        return
-    for at, header in walk(read.records):
-        if header.is_control:
-            continue
-        for offset, record in decode_batch(read.records[at : at + header.size_bytes], header):
-            if offset >= read.offset:
-                yield bodies.ReadRecord(
-                    read.topic_partition.partition,
-                    header.leader_epoch,
-                    offset,
-                    record.timestamp_ms,
-                    _text(record.key),
-                    _text(record.value),
-                )
+    for leader_epoch, (offset, record) in read.decoded():
+        yield bodies.ReadRecord(
+            read.topic_partition.partition,
+            leader_epoch,
+            offset,
+            record.timestamp_ms,
+            _text(record.key),
+            _text(record.value),
+        )
 
 
 def _text(word: bytes | None) -> str | None:

@@ -6,16 +6,14 @@ passing of time and the loss of messages are not part of the protocol, because t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.logs.log_journal import LogJournal
-from klamm.brokers.partitions.partition import Partition
-from klamm.brokers.storage.faults import DiskFault
+from klamm.cluster.disk_faults import DiskFault
 from klamm.cluster.protocols import Clock
 from klamm.cluster.status import ActiveDiskFault
-from klamm.cluster.types import TopicPartition
 from klamm.controller.request_sender import RequestTap
 from klamm.statemachines.context import ControllerContext
 from klamm.world.clock import MachineClocks
@@ -174,28 +172,3 @@ def nodes_of(cluster: Cluster) -> list[Node]:
 def brokers_of(cluster: Cluster) -> list[KafkaServer]:
     """Return the running brokers. Inspect them only while no broker is handling an event."""
     return [node.broker for node in nodes_of(cluster)]
-
-
-def partitions_on(cluster: Cluster, broker_id: int) -> list[str] | None:
-    """Return the partitions that a broker hosts, sorted, or None if it is not running."""
-    for broker in brokers_of(cluster):
-        if broker.info.id == broker_id:
-            return sorted(map(str, broker.replica_manager.partitions))
-    return None
-
-
-def leading_replica(
-    tp: TopicPartition, brokers: Iterable[KafkaServer]
-) -> tuple[int, Partition] | None:
-    """Return the id of the broker that leads a partition, and its replica; None without a leader.
-
-    If several brokers consider themselves the leader, it is the one with the highest leader epoch;
-    the others have not heard of their successor yet.
-    """
-    leaders = (
-        (broker.info.id, partition)
-        for broker in brokers
-        if (partition := broker.replica_manager.partitions.get(tp)) is not None
-        and partition.is_leader(broker.info.id)
-    )
-    return max(leaders, key=lambda led: led[1].leader_epoch, default=None)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
 from klamm.brokers.storage.disk import LOCAL_DISK
-from klamm.brokers.storage.faults import DiskFault, FaultyDisk
+from klamm.brokers.storage.faults import FaultyDisk
 from klamm.brokers.storage.memory_disk import MemoryDisk
+from klamm.cluster.disk_faults import DiskFault
 from klamm.cluster.errors import NotFound
 from klamm.cluster.protocols import Clock, Journal
 from klamm.cluster.status import ActiveDiskFault

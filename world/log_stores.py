@@ -11,7 +11,8 @@ from pathlib import Path
 
 from klamm.brokers.logs.file_log_store import FileLogStore, folder_of
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
-from klamm.brokers.storage.faults import DiskFault, FaultyDisk
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.cluster.disk_faults import DiskFault
 from klamm.cluster.errors import UsageError
 
 

@@ -25,7 +25,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
 from klamm.cluster.group_requests import CommittedOffset
 from klamm.cluster.protocols import Clock
-from klamm.cluster.records import CountedBatch, Produced
+from klamm.cluster.records import CountedBatch, Produced, Record
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import TopicPartition
@@ -91,7 +91,7 @@ class GroupLog:
         if hosted is not None and isinstance(hosted.log, IntervalLog):
             size = sum(len(key) + len(value or b"") for key, value in records)
             return CountedBatch(len(records), size + _COUNTED_OVERHEAD_BYTES)
-        from klamm.brokers.logs.records import Record, encode_batch
+        from klamm.brokers.logs.records import encode_batch
 
         wall_ms = self._clock.now_ms()
         return encode_batch([Record(wall_ms, key, value) for key, value in records])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import cramjam
 from aiokafka.errors import KafkaError
@@ -18,7 +18,14 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 
 from klamm.brokers.logs.errors import CorruptRecord
 from klamm.brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader
-from klamm.cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from klamm.cluster.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Header,
+    Record,
+    StoredRecord,
+)
 
 _NO_LIMIT_BYTES: Final = 2**31 - 1
 # Exceptions of the libraries behind aiokafka for invalid compressed data or records.
@@ -30,29 +37,6 @@ _UNDECODABLE: Final = (
     EOFError,
     ValueError,
 )
-
-
-class Header(NamedTuple):
-    """One header of a record."""
-
-    key: str
-    value: bytes | None
-
-
-class Record(NamedTuple):
-    """A record to send. None stands for a null key or a null value (a tombstone)."""
-
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
-
-
-class StoredRecord(NamedTuple):
-    """A record in a log, with its offset."""
-
-    offset: int
-    record: Record
 
 
 def encode_batch(

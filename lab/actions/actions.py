@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.disk_faults import DiskFault, FaultKind
 from klamm.cluster.errors import WrongState
 from klamm.cluster.status import PAUSED, RUNNING
 from klamm.lab.actions.action import (

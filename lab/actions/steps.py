@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -40,15 +40,12 @@ from klamm.lab.value_types import (
     ZooKeeperServer,
 )
 from klamm.tools.command_result import CommandResult
-from klamm.world.cluster import Cluster, brokers_of, nodes_of
+from klamm.world.cluster import brokers_of
 from klamm.world.preloading import preload_replicas
+from klamm.world.views.brokers import has_control_requests, is_shutting_down
 from klamm.zk.ensemble import WHOLE_ENSEMBLE
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 from klamm.zk.znodes import TopicZNode
-
-if TYPE_CHECKING:
-    from klamm.brokers.broker import KafkaServer
-
 
 _REQUESTS_TIMEOUT_MS: Final = 60_000.0
 """Time limit that is longer than the timeout of a control request."""
@@ -351,9 +348,7 @@ class HealAll(Action, frozen=True):
         for broker_id in sorted(cluster.nodes):
             cluster.resume(broker_id)
         run.driver.quiesce()
-        run.driver.run_until(
-            lambda: not any(map(_is_shutting_down, brokers_of(cluster))), _SHUTDOWN_TIMEOUT_MS
-        )
+        run.driver.run_until(lambda: not is_shutting_down(cluster), _SHUTDOWN_TIMEOUT_MS)
         # A broker that was paused during its registration may halt now.
         run.driver.quiesce()
         for broker_id in sorted(cluster.failed_log_dir_broker_ids):
@@ -363,19 +358,7 @@ class HealAll(Action, frozen=True):
                 cluster.start(broker_id)
         run.states.clear()
         # A request that the network has lost is sent again after its timeout.
-        run.driver.run_until(lambda: not _has_control_requests(cluster), _REQUESTS_TIMEOUT_MS)
-
-
-def _has_control_requests(cluster: Cluster) -> bool:
-    """Return True if the active controller waits for a broker's response."""
-    return any(
-        controller is not None and controller.is_active and not controller.channels.is_idle()
-        for controller in (node.controller for node in nodes_of(cluster))
-    )
-
-
-def _is_shutting_down(broker: KafkaServer) -> bool:
-    return broker.replica_manager.is_shutting_down
+        run.driver.run_until(lambda: not has_control_requests(cluster), _REQUESTS_TIMEOUT_MS)
 
 
 def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> CommandResult:

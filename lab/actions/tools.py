@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 from klamm.admin.admin_channel import is_not_controller, timed_out
 from klamm.admin.configs.config_resource import TOPICS, ConfigResource
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.brokers.topic_metadata import partition_metadata
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataResponse, TopicMetadata
+from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.errors import RequestTimedOut, UsageError
 from klamm.cluster.requests import (
     ApiError,
@@ -24,7 +23,6 @@ from klamm.cluster.requests import (
     Request,
     Response,
     TopicResponse,
-    UpdateMetadataPartitionState,
 )
 from klamm.cluster.types import (
     NO_CONTROLLER,
@@ -48,8 +46,8 @@ from klamm.tools.reassignments.command import run_reassign_command
 from klamm.tools.tool_output import KafkaTool
 from klamm.tools.tool_services import ToolServices
 from klamm.tools.topics.command import run_topic_command
-from klamm.world.cluster import brokers_of
 from klamm.world.cluster_spec import ClusterSpec
+from klamm.world.views.brokers import cached_topics
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode
 
@@ -242,12 +240,8 @@ class DriverChannel:
         context = self._driver.controller_context()
         if context is None or not context.topics_to_be_deleted:
             return set()
-
-        def known(_: float) -> set[str]:
-            brokers = brokers_of(self._driver.cluster)
-            return {topic for broker in brokers for topic in broker.metadata_cache.topics()}
-
-        return context.topics_to_be_deleted.difference(self._driver.call_client(known))
+        known = self._driver.call_client(lambda _: cached_topics(self._driver.cluster))
+        return context.topics_to_be_deleted.difference(known)
 
     def partition_count(self) -> int | None:
         """Return the number of partitions that the active controller knows.
@@ -279,8 +273,9 @@ def _metadata(
     for tp in sorted(topic.assignment):
         replicas = topic.assignment[tp].replicas
         state = states[tp].leader_and_isr if tp in states else LeaderAndIsr(NO_LEADER, 0, ())
-        sent = UpdateMetadataPartitionState(
-            tp, 0, state.leader, state.leader_epoch, state.isr, 0, replicas
+        partitions.append(
+            PartitionMetadata.of(
+                brokers, tp.partition, state.leader, state.leader_epoch, replicas, state.isr
+            )
         )
-        partitions.append(partition_metadata(brokers, sent))
     return TopicMetadata(Errors.NONE, name, topic.topic_id, tuple(partitions))

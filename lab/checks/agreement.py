@@ -9,13 +9,11 @@ cluster is idle: during changes brokers and controller may lag behind ZooKeeper.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from klamm.brokers.broker import KafkaServer
-from klamm.cluster.requests import UpdateMetadataPartitionState
 from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
@@ -26,6 +24,7 @@ from klamm.cluster.types import (
 from klamm.statemachines.context import ControllerContext
 from klamm.world.node_host import NodeHost
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.world.views.brokers import BrokerView, broker_views
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Store
 from klamm.zk.znodes import MalformedZNode
@@ -69,7 +68,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
 
 
 def find_disagreements(
-    stored: StoredCluster, brokers: Mapping[int, KafkaServer], context: ControllerContext | None
+    stored: StoredCluster, brokers: Mapping[int, BrokerView], context: ControllerContext | None
 ) -> list[str]:
     """Return one line for each difference between ZooKeeper and a broker or the controller.
 
@@ -86,7 +85,7 @@ def find_disagreements(
     deleting = () if context is None else context.topics_to_be_deleted
     return [
         *_brokers_that_differ(stored, brokers),
-        *(line for broker in brokers.values() for line in _cache_differs(stored, broker, deleting)),
+        *(line for id_ in brokers for line in _cache_differs(stored, id_, brokers[id_], deleting)),
         *_replicas_that_differ(stored, brokers, deleting),
         *_context_differs(stored, context),
         *_failed_log_dirs_differ(stored, brokers, context),
@@ -100,8 +99,7 @@ def check_cluster(cluster: NodeHost[Any], store: Store) -> list[str]:
     Returns the lines of ``find_disagreements``."""
     context = cluster.controller_context
     with cluster.broker_thread_paused():
-        brokers = {id_: running.node.broker for id_, running in sorted(cluster.nodes.items())}
-        return find_disagreements(StoredCluster.read(store), brokers, context)
+        return find_disagreements(StoredCluster.read(store), broker_views(cluster), context)
 
 
 def check_simulated_world(world: SimulatedWorld) -> list[str]:
@@ -113,9 +111,7 @@ def check_simulated_world(world: SimulatedWorld) -> list[str]:
 # Live sets
 
 
-def _brokers_that_differ(
-    stored: StoredCluster, brokers: Mapping[int, KafkaServer]
-) -> Iterator[str]:
+def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, BrokerView]) -> Iterator[str]:
     registered = stored.broker_epochs
     if sorted(brokers) != sorted(registered):
         yield f"brokers {_ids(brokers)} are running, but {_ids(registered)} are in /brokers/ids"
@@ -126,7 +122,7 @@ def _brokers_that_differ(
                 f"broker {broker_id} has broker epoch {broker.broker_epoch}, "
                 f"but its registration has {epoch}"
             )
-        alive = broker.metadata_cache.alive_brokers
+        alive = broker.alive_brokers
         if sorted(alive) != sorted(registered):
             yield (
                 f"broker {broker_id} considers brokers {_ids(alive)} alive, "
@@ -138,27 +134,25 @@ def _brokers_that_differ(
 
 
 def _cache_differs(
-    stored: StoredCluster, broker: KafkaServer, deleting: Container[str]
+    stored: StoredCluster, broker_id: int, broker: BrokerView, deleting: Container[str]
 ) -> Iterator[str]:
     """Compare a metadata cache with ZooKeeper, except for topics that are queued for deletion."""
-    cache = broker.metadata_cache
-    name = f"the metadata cache of broker {broker.info.id}"
+    name = f"the metadata cache of broker {broker_id}"
     for tp, leadership in stored.states.items():
         if tp.topic in deleting:
             continue
-        cached = cache.get(tp)
+        cached = broker.cached.get(tp)
         if cached is None:
             yield f"{tp}: {name} does not contain the partition"
-        elif (seen := _leader_and_isr(cached)) != leadership.leader_and_isr:
-            yield f"{tp}: {name} has {seen}, but ZooKeeper has {leadership.leader_and_isr}"
-    for cached in cache.states():
-        tp = cached.topic_partition
+        elif cached != leadership.leader_and_isr:
+            yield f"{tp}: {name} has {cached}, but ZooKeeper has {leadership.leader_and_isr}"
+    for tp, cached in broker.cached.items():
         if tp not in stored.states:
-            yield f"{tp}: {name} has {_leader_and_isr(cached)}, but ZooKeeper has no state"
+            yield f"{tp}: {name} has {cached}, but ZooKeeper has no state"
 
 
 def _replicas_that_differ(
-    stored: StoredCluster, brokers: Mapping[int, KafkaServer], deleting: Container[str]
+    stored: StoredCluster, brokers: Mapping[int, BrokerView], deleting: Container[str]
 ) -> Iterator[str]:
     """Compare replicas with ZooKeeper. Replicas of a topic to be deleted get no new leaders."""
     for tp, leadership in stored.states.items():
@@ -169,12 +163,11 @@ def _replicas_that_differ(
             broker = brokers.get(broker_id)
             if broker is None:
                 continue
-            if tp in broker.replica_manager.offline_partitions:
+            if tp in broker.offline_partitions:
                 if broker_id in expected.isr:
                     yield f"{tp}: broker {broker_id} is in the ISR, but its log directory failed"
                 continue
-            replica = broker.replica_manager.partitions.get(tp)
-            applied = None if replica is None else replica.leader_and_isr
+            applied = broker.applied.get(tp)
             if applied is None:
                 yield f"{tp}: broker {broker_id} has not applied any LeaderAndIsr"
             elif not _is_up_to_date(applied, expected, leads=broker_id == expected.leader):
@@ -187,17 +180,13 @@ def _is_up_to_date(applied: LeaderAndIsr, expected: LeaderAndIsr, *, leads: bool
     return (applied.leader, applied.leader_epoch) == (expected.leader, expected.leader_epoch)
 
 
-def _leader_and_isr(state: UpdateMetadataPartitionState) -> LeaderAndIsr:
-    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.zk_version)
-
-
 def _failed_log_dirs_differ(
-    stored: StoredCluster, brokers: Mapping[int, KafkaServer], context: ControllerContext | None
+    stored: StoredCluster, brokers: Mapping[int, BrokerView], context: ControllerContext | None
 ) -> Iterator[str]:
     if context is None:
         return
     for broker_id, broker in brokers.items():
-        lost = broker.replica_manager.offline_partitions
+        lost = broker.offline_partitions
         known = context.replicas_on_offline_dirs.get(broker_id, set())
         for tp in sorted({*lost, *known}):
             assignment = stored.assignments.get(tp)
@@ -211,9 +200,9 @@ def _failed_log_dirs_differ(
                 )
 
 
-def _moves_that_failed(brokers: Mapping[int, KafkaServer]) -> Iterator[str]:
+def _moves_that_failed(brokers: Mapping[int, BrokerView]) -> Iterator[str]:
     for broker_id, broker in brokers.items():
-        for tp in broker.replica_manager.replica_alter_log_dirs_manager.failed:
+        for tp in broker.abandoned_moves:
             yield f"{tp}: broker {broker_id} has given up moving its log to another log directory"
 
 
@@ -258,7 +247,7 @@ def _context_differs(stored: StoredCluster, context: ControllerContext | None) -
             )
 
 
-def _ids(broker_ids: Mapping[int, object] | Sequence[int]) -> str:
+def _ids(broker_ids: Iterable[int]) -> str:
     return ",".join(map(str, sorted(broker_ids))) or "none"
 
 

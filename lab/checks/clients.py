@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.records import Stretch
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.world.clients.consumer import Consumer
 from klamm.world.clients.producer import Producer
 from klamm.world.clients.ranges import Acknowledged
+from klamm.world.views.replica_view import ReplicaView
 
 LOST_WRITE: Final = "lost-write"
 UNSEEN: Final = "unseen"
@@ -68,31 +68,30 @@ def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) 
     return findings
 
 
-def check_leader(
-    tp: TopicPartition, acknowledged: Iterable[Acknowledged], leader: int, log: ReplicaLog
-) -> list[Finding]:
+def check_leader(acknowledged: Iterable[Acknowledged], leader: ReplicaView) -> list[Finding]:
     """Return a finding for each range of acknowledged records that is not in the leader's log.
 
     Records before the log start offset were deleted by retention and are not reported."""
     return [
         Finding(
             LOST_WRITE,
-            tp,
+            leader.partition,
             f"offsets {first} to {end - 1} were acknowledged, but are not in the log of leader "
-            f"{leader}",
+            f"{leader.broker_id}",
         )
-        for first, end in lost_offsets(acknowledged, log)
+        for first, end in lost_offsets(acknowledged, leader)
     ]
 
 
-def lost_offsets(acknowledged: Iterable[Acknowledged], log: ReplicaLog) -> list[tuple[int, int]]:
+def lost_offsets(
+    acknowledged: Iterable[Acknowledged], leader: ReplicaView
+) -> list[tuple[int, int]]:
     """Return the offset ranges of acknowledged records that are not in a leader's log."""
     found: list[tuple[int, int]] = []
-    intervals = log.intervals()
     for one in acknowledged:
         epoch, start, _ = one.stretch
-        expected = one.stretch._replace(start=max(start, log.log_start_offset))
-        there = [(i.start, i.end) for i in intervals if i.leader_epoch == epoch]
+        expected = one.stretch._replace(start=max(start, leader.start))
+        there = [(i.start, i.end) for i in leader.intervals if i.leader_epoch == epoch]
         found += _gaps(expected, there)
     return found
 

@@ -16,12 +16,12 @@ from itertools import combinations
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from klamm.brokers.logs.record_batch import parse_header
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
-from klamm.cluster.records import CountedBatch, Interval, Stretch
+from klamm.cluster.records import Interval, Stretch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.world.clients.batches import produced_count
 from klamm.world.views.replica_view import PartitionViews, ReplicaView
 
 LOG_MATCHING: Final = "log-matching"
@@ -103,8 +103,7 @@ class ReplicationChecker:
         views: Sequence[ReplicaView],
     ) -> None:
         for tp, produced in answer.partitions.items():
-            batch = request.partitions[tp]
-            count = batch.record_count if isinstance(batch, CountedBatch) else _count(batch)
+            count = produced_count(request.partitions[tp])
             if produced.error is not Errors.NONE:
                 continue
             start, end = produced.base_offset, produced.base_offset + count
@@ -214,11 +213,6 @@ class ReplicationChecker:
 
     def _report(self, name: str, violation: str) -> None:
         self.names.setdefault(violation, name)
-
-
-def _count(batch: bytes) -> int:
-    # The producer sets the base offset to 0, so the next offset is the number of records.
-    return parse_header(batch).next_offset
 
 
 def records_between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretch]:

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from klamm.brokers.broker import KafkaServer
-from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
 from klamm.cluster.data_requests import (
@@ -70,6 +68,7 @@ from klamm.world.clients.constant_rate_producer import ConstantRateProducer
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.world.views.replica_view import PartitionViews, ReplicaView
 from klamm.world.views.replica_views import ReplicaViews, changed_partitions
+from klamm.world.views.running_brokers import LeaderRole, RunningBrokers
 from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import Check as CheckVersion
 from klamm.zk.store import WatchKind, WriteOp
@@ -134,6 +133,7 @@ class Watcher:
             self._history.unclean_configs["brokers"].add("<default>")
         self._checker = ReplicationChecker()
         self._replicas = ReplicaViews(world)
+        self._brokers = RunningBrokers(world, self._on_restart)
         self._checked: dict[TopicPartition, tuple[object, ...]] = {}
         self._roles: defaultdict[int, dict[TopicPartition, tuple[object, ...]]] = defaultdict(dict)
         self._reported = 0
@@ -141,7 +141,6 @@ class Watcher:
         self._asked: dict[tuple[Address, Address, int], Any] = {}
         self._current: dict[Address, object] = {}
         self._broker_epochs: dict[int, int] = {}
-        self._brokers: dict[int, KafkaServer] = {}
         self._rows = 0
         self._max_lag_ms = BROKER_CONFIGS[_MAX_LAG].value(world.spec.config)
         self._events: dict[int, str] = {}
@@ -274,8 +273,8 @@ class Watcher:
                 self._check(IsrAnswered(source.id, destination.id, asked, body))
             case ControlledShutdownRequest(), ControlledShutdownResponse(error=Errors.NONE):
                 registered = history.registered.get(asked.broker_id, 0)
-                broker = self._broker(asked.broker_id)
-                hosted = {} if broker is None else broker.replica_manager.partitions
+                broker = self._brokers.get(asked.broker_id)
+                hosted = () if broker is None else broker.hosted
                 granted = ObservedShutdown(source.id, asked.broker_id, registered, hosted)
                 self._check(granted)
                 history.on_shut_down(granted)
@@ -283,8 +282,7 @@ class Watcher:
                 LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest(),
                 LeaderAndIsrResponse() | UpdateMetadataResponse() | StopReplicaResponse(),
             ):
-                broker = self._broker(source.id)
-                if broker is not None:
+                if self._brokers.get(source.id) is not None:
                     # The controller on the same node may register the broker again while the
                     # broker processes the request.
                     epoch = self._broker_epochs[source.id]
@@ -320,7 +318,7 @@ class Watcher:
             self._revived.pop(actor.address.id, None)
         elif actor.address.role == "broker":
             self._current[actor.address] = actor.inbox[0] if actor.inbox else None
-            if (broker := self._broker(actor.address.id)) is not None:
+            if (broker := self._brokers.get(actor.address.id)) is not None:
                 self._broker_epochs[actor.address.id] = broker.broker_epoch
 
     def after(self, actor: Actor) -> None:
@@ -340,8 +338,7 @@ class Watcher:
         """Check what a controller has done in the event that it has just finished."""
         self._take_rows()
         event, revived = self._events.pop(broker_id, ""), self._revived.pop(broker_id, ())
-        running = self._world.nodes.get(broker_id)
-        controller = None if running is None else running.node.controller
+        controller = self._brokers.controller(broker_id)
         if controller is None:
             return
         has_failed = self._failed.get(broker_id) == controller.context.epoch
@@ -353,44 +350,43 @@ class Watcher:
 
     def _on_isrs(self, broker_id: int, response: AlterIsrResponse) -> None:
         """Check the high watermarks of the partitions whose new ISRs a leader has applied."""
-        broker, now_ms = self._broker(broker_id), self._world.clock.monotonic_ms()
+        broker, now_ms = self._brokers.get(broker_id), self._world.clock.monotonic_ms()
         if broker is None:
             return
         for tp, answer in response.partitions.items():
-            partition = broker.replica_manager.partitions.get(tp)
-            if partition is None or partition.log is None or partition.leader_and_isr != answer:
+            leader = broker.leader(tp)
+            if leader is None or leader.leader_and_isr != answer:
                 continue
-            pending = () if partition.pending is None else partition.pending.isr
-            awaited = {*partition.isr, *pending}.difference((broker_id,))
-            ends = [partition.log.log_end_offset]
-            for remote in partition.remotes:
-                is_late = now_ms - remote.caught_up_ms > self._max_lag_ms
-                if remote.replica_id in awaited or not is_late:
-                    ends.append(remote.log_end_offset)
-                    awaited.discard(remote.replica_id)
+            awaited = {*leader.leader_and_isr.isr, *leader.pending}.difference((broker_id,))
+            ends = [leader.log_end_offset]
+            for follower in leader.followers:
+                is_late = now_ms - follower.caught_up_ms > self._max_lag_ms
+                if follower.broker_id in awaited or not is_late:
+                    ends.append(follower.log_end_offset)
+                    awaited.discard(follower.broker_id)
             reached = None if awaited else min(ends)
-            self._check(IsrApplied(tp, broker_id, partition.high_watermark, reached))
+            self._check(IsrApplied(tp, broker_id, leader.high_watermark, reached))
 
     def _on_replicas(self, tps: Iterable[TopicPartition], broker_id: int) -> None:
-        broker = self._broker(broker_id)
+        broker = self._brokers.get(broker_id)
         if broker is None:
             return
         hosts, now_ms = self._replicas.hosts(), self._world.clock.monotonic_ms()
-        hosted, acknowledged = broker.replica_manager.partitions, self._checker.acknowledged
+        acknowledged = self._checker.acknowledged
         for tp in tps:
             for producer in self._rates:
                 if (progress := producer.partitions.get(tp)) is not None:
                     progress.materialize(now_ms)
                     acknowledged[tp] = progress.acknowledged
             replicas, state = self._replicas.of(tp, hosts), self._history.states.get(tp)
-            self._on_replica(tp, broker_id, hosted.get(tp), replicas, state)
+            self._on_replica(tp, broker_id, broker.role(tp), replicas, state)
             self._check_partition(tp, replicas)
 
     def _on_replica(
         self,
         tp: TopicPartition,
         broker_id: int,
-        partition: Partition | None,
+        leads: LeaderRole,
         replicas: PartitionViews,
         state: State | None,
     ) -> None:
@@ -399,15 +395,8 @@ class Watcher:
         for one in replicas.views:
             if one.broker_id == broker_id:
                 view = one
-        isr: tuple[int, ...] = ()
-        pending: tuple[int, ...] = ()
-        log_epoch: int | None = None
-        if partition is not None and partition.is_leader(broker_id):
-            isr = partition.isr
-            pending = () if partition.pending is None else partition.pending.isr
-            log_epoch = None if partition.log is None else partition.log.latest_epoch
         epochs = None if view is None else (view.leading_epoch, view.applied_epoch)
-        role = (epochs, isr, pending, log_epoch, state)
+        role = (epochs, leads, state)
         seen = self._roles[broker_id]
         before, same = seen.get(tp, (None, None))
         if before == role and same is replicas:
@@ -415,9 +404,9 @@ class Watcher:
         seen[tp] = role, replicas
         if view is not None:
             is_current = is_current_leader(view, state)
-            self._check(ReplicaChanged(tp, replicas, view, isr if is_current else ()))
+            self._check(ReplicaChanged(tp, replicas, view, leads.isr if is_current else ()))
         if before != role:
-            changed = RoleChanged(tp, broker_id, view, isr, pending, log_epoch)
+            changed = RoleChanged(tp, broker_id, view, *leads)
             self._check(changed)
             self._history.on_role(changed)
 
@@ -433,18 +422,11 @@ class Watcher:
         self._checker.check_partition(tp, replicas)
         self._take_reports()
 
-    def _broker(self, broker_id: int) -> KafkaServer | None:
-        """Return a running broker, or None. If it has restarted, forget its old state."""
-        running = self._world.nodes.get(broker_id)
-        if running is None:
-            return None
-        broker = running.node.broker
-        if self._brokers.get(broker_id) is not broker:
-            self._brokers[broker_id] = broker
-            self._roles[broker_id].clear()
-            self._history.on_restart(broker_id)
-            self._checker.on_restart(broker_id)
-        return broker
+    def _on_restart(self, broker_id: int) -> None:
+        """Forget the state of a broker that has restarted."""
+        self._roles[broker_id].clear()
+        self._history.on_restart(broker_id)
+        self._checker.on_restart(broker_id)
 
     # -- checks
 

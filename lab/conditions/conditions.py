@@ -164,6 +164,11 @@ def _nothing(seen: Any, _: Any) -> bool:
 def _unhealthy(view: ClusterView, _: Any) -> list[str]:
     """Return the first few reasons why the cluster is not healthy, one line each.
 
+    Unlike ``unhealthy`` of cluster/status.py, this believes only ZooKeeper, because a drill tests
+    the controller and the leaders. So no controller has to be elected, and paused and isolated
+    brokers and failed log directories count only by what they do to partitions. Requests to
+    reassign partitions or to elect leaders, and registered brokers of other clusters, count, too.
+
     What ZooKeeper tells is cached until ZooKeeper changes, because reading all topics is slow."""
     changes = view.driver.zookeeper_changes
     if view.unhealthy is None or view.unhealthy[0] != changes:

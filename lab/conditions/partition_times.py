@@ -6,17 +6,13 @@ the death of its leader until another broker that runs has become leader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
-from klamm.brokers.broker import KafkaServer
 from klamm.cluster.journal import Kind
-from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import TopicPartition
 from klamm.lab.drivers.driver import ScenarioDriver
 from klamm.statemachines.partition_state import PartitionState
-from klamm.world.cluster import brokers_of
+from klamm.world.views.brokers import leader_states
 
 
 class PartitionAvailability(msgspec.Struct, frozen=True):
@@ -91,11 +87,8 @@ class PartitionTimes:
             times.under_replicated_ms += 0.0 if times.is_replicated else elapsed_ms
 
     def _observe_brokers(self) -> None:
-        cluster = self._driver.cluster
-        paused = cluster.paused_broker_ids
-        live = [broker for broker in brokers_of(cluster) if broker.info.id not in paused]
         self._take_rows()
-        leaders = _leaders(live)
+        leaders = leader_states(self._driver.cluster)
         for tp, times in self._times.items():
             state = leaders.get(tp)
             times.has_begun = times.has_begun or state is not None
@@ -116,20 +109,3 @@ class PartitionTimes:
             elif row.kind == Kind.PARTITION_TRANSITION and row.to == PartitionState.ONLINE.value:
                 assert row.topic is not None
                 self._times.setdefault(TopicPartition(row.topic, row.partition), _Times())
-
-
-def _leaders(live: Iterable[KafkaServer]) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
-    """Return the state at the leader of each partition that one of the brokers leads.
-
-    Like leader_of for all partitions at once: this runs after every event of a simulated cluster.
-    """
-    leaders: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
-    for broker in live:
-        for tp, partition in broker.replica_manager.partitions.items():
-            state = partition.state
-            if state is None or state.leader != broker.info.id:
-                continue
-            other = leaders.get(tp)
-            if other is None or state.leader_epoch > other.leader_epoch:
-                leaders[tp] = state
-    return leaders

@@ -16,20 +16,13 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from klamm.controller import events
-from klamm.controller.events import ControllerEvent
 from klamm.lab.conditions.conditions import matches_row
 from klamm.lab.drivers.driver import ScenarioDriver
 from klamm.lab.value_types import Duration, Row, words
 from klamm.statemachines.reassignment import Phase
-from klamm.world.simulated.breakpoints import WRITING_PHASES, Breakpoint
+from klamm.world.simulated.breakpoints import EVENTS, WRITING_PHASES, Breakpoint
 
 _LEAST_INTERVAL_MS: Final = 10.0
-_EVENTS: Final = tuple(
-    name
-    for name, value in vars(events).items()
-    if isinstance(value, type) and issubclass(value, ControllerEvent)
-)
 
 
 class Instant(NamedTuple):
@@ -140,7 +133,7 @@ class AtBreakpoint(Trigger, frozen=True):
 class ControllerStep(msgspec.Struct, frozen=True):
     """The n-th read or write of ZooKeeper in a controller event, counted from 1."""
 
-    event: Annotated[str, words("controller event", _EVENTS)]
+    event: Annotated[str, words("controller event", EVENTS)]
     operation: Annotated[int, Meta(ge=1, le=100_000)] = 1
 
 

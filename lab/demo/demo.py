@@ -125,18 +125,17 @@ class _Story:
 
     def _start_brokers(self) -> _Output:
         self._stage.open_cluster()
-        spec, controller = self._stage.cluster.spec, self._stage.controller()
+        spec, (controller_id, context) = self._stage.cluster.spec, self._stage.controller()
         in_racks = {
             rack: [id_ for id_ in spec.broker_ids if spec.racks[id_] == rack] for rack in RACKS
         }
-        controller_id, epoch = controller.config.broker_id, controller.context.epoch
         lines = [f"{rack}: brokers {joined(members)}" for rack, members in in_racks.items()]
-        lines.append(f"Broker {controller_id} is the controller, with epoch {epoch}.")
+        lines.append(f"Broker {controller_id} is the controller, with epoch {context.epoch}.")
         facts = {
             "cluster_id": spec.cluster_id,
             "racks": in_racks,
             "controller": controller_id,
-            "controller_epoch": epoch,
+            "controller_epoch": context.epoch,
         }
         return lines, facts
 
@@ -152,7 +151,7 @@ class _Story:
         The leader is the broker with the next id after the controller's. It then leads the most
         partitions."""
         ids = self._stage.cluster.spec.broker_ids
-        controller_id = self._stage.controller().config.broker_id
+        controller_id, _ = self._stage.controller()
         leader, *followers = _turned(ids, ids.index(controller_id) + 1)
         replicas = [
             ":".join(
@@ -180,7 +179,7 @@ class _Story:
 
     def _ask_controller(self) -> _Output:
         clock, transport = self._stage.cluster.clock, self._stage.cluster.transport
-        controller_id = self._stage.controller().config.broker_id
+        controller_id, _ = self._stage.controller()
         topic = CreatableTopic(THROUGH_CONTROLLER, 6, _REPLICATION_FACTOR)
         request = CreateTopicsRequest((topic,), round(TIMEOUT_S * 1000))
         begun_ms = clock.now_ms()
@@ -243,12 +242,12 @@ class _Story:
         return [f"Broker {busiest} led {led[busiest]} of {len(states)} partitions.", *lines], facts
 
     def _kill_controller(self) -> _Output:
-        before = self._stage.controller()
-        old_id, old_epoch = before.config.broker_id, before.context.epoch
+        old_id, old_context = self._stage.controller()
+        old_epoch = old_context.epoch
         killed_ms = self._stage.cluster.clock.now_ms()
         lines, facts = self._kill(old_id)
-        after = self._stage.controller()
-        new_id, epoch = after.config.broker_id, after.context.epoch
+        new_id, context = self._stage.controller()
+        epoch = context.epoch
         at = {row.kind: row.t_ms - killed_ms for row in self._stage.rows() if row.epoch == epoch}
         elected_ms, ready_ms = at[Kind.CONTROLLER_ELECTED], at[Kind.CONTROLLER_READY]
         facts |= {
@@ -304,7 +303,7 @@ class _Story:
         stored = self._stage.wait_until("every ISR is complete again", are_full)
         full_ms = self._stage.cluster.clock.now_ms() - begun_ms
         led = Counter(state.leader_and_isr.leader for state in stored.states.values())
-        imbalance = self._stage.controller().context.preferred_replica_imbalance_count
+        imbalance = self._stage.controller()[1].preferred_replica_imbalance_count
         facts = {
             "restarted": dead,
             "full_isrs": len(stored.states),

@@ -14,14 +14,15 @@ from typing import Final
 from klamm.admin.topics import new_topic_id
 from klamm.cluster.errors import KlammError, SessionExpired
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
-from klamm.controller.kafka_controller import KafkaController
 from klamm.lab.checks.agreement import StoredCluster
 from klamm.placement.draws import JavaRandom
+from klamm.statemachines.context import ControllerContext
 from klamm.world.clock import WallClock
 from klamm.world.cluster_spec import ClusterSpec, rack_map
 from klamm.world.journal.journal import FileJournal, read_journal
 from klamm.world.journal.kafka_logs import KafkaLogs
 from klamm.world.real.cluster import RealCluster
+from klamm.world.views.brokers import alive_brokers
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.guard import RunInfo, create_marker
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -117,16 +118,16 @@ class Stage:
         context = self.cluster.controller_context
         return context is not None and context.epoch == stored.controller_epoch
 
-    def controller(self) -> KafkaController:
-        """Return the active controller. Raises KlammError if no controller is active."""
-        controller = self.cluster.controller
-        if controller is None:
+    def controller(self) -> tuple[int, ControllerContext]:
+        """Return the id and the context of the active controller. Raises KlammError without one."""
+        cluster = self.cluster
+        controller_id, context = cluster.active_controller, cluster.controller_context
+        if controller_id is None or context is None:
             raise KlammError("no controller is active")
-        return controller
+        return controller_id, context
 
     def _all_know(self, brokers: int) -> bool:
-        caches = [running.node.broker.metadata_cache for running in self.cluster.nodes.values()]
-        return all(len(cache.alive_brokers) == brokers for cache in caches)
+        return all(len(alive) == brokers for alive in alive_brokers(self.cluster))
 
     def rows(self) -> list[JournalRow]:
         """Return all journal rows so far."""

@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, Protocol, TypeVar
+from collections.abc import Collection, Iterator
+from typing import Final
 
-from klamm.brokers.logs.records import Record
-from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.errors import KlammError, RequestTimedOut
+from klamm.cluster.records import Record
 from klamm.cluster.requests import Address, Request, Response
 from klamm.cluster.types import TopicPartition
-from klamm.lab.checks.admin_history import AdminHistory
 from klamm.lab.checks.clients import Finding, check_clients, check_leader, lost_offsets
+from klamm.lab.drivers.client_host import ClientHost
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
-from klamm.world.client_actor import Client
 from klamm.world.clients.batches import Counted, Payload
 from klamm.world.clients.config import ConsumerConfig, ProducerConfig
 from klamm.world.clients.consumer import Consumer
 from klamm.world.clients.producer import Producer
-from klamm.world.cluster import Cluster, brokers_of, leading_replica
 from klamm.world.transport import RequestClient
+from klamm.world.views.brokers import leading_replica, log_end_offset
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import Store
-
-T = TypeVar("T")
 
 OPERATOR: Final = Address("client", 0)
 PRODUCER: Final = Address("client", 1)
@@ -43,34 +38,6 @@ _FIRST_ADDED_ID: Final = 1_000_000
 _READ_TIMEOUT_MS: Final = 2_000
 FETCH_WAIT_MS: Final = 20_000
 _VALUE: Final = b"v" * RECORD_BYTES
-
-
-class ClientHost(Protocol):
-    """The cluster of a scenario, as its clients use it (see ScenarioDriver)."""
-
-    admin_history: AdminHistory
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """The scenario's ZooKeeper session."""
-        ...
-
-    def add_client(self, client: Client) -> None:
-        """Add a producer or consumer."""
-        ...
-
-    def call_client(self, function: Callable[[float], T]) -> T:
-        """Call ``function`` with the monotonic time in ms while no client or broker is running."""
-        ...
-
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Run the cluster until ``condition`` holds. Return False after the timeout."""
-        ...
 
 
 class ScenarioClients:
@@ -104,7 +71,8 @@ class ScenarioClients:
         def give(now_ms: float) -> None:
             if tp not in self._consumer.partitions:
                 self._consumer.assign((*self._consumer.partitions, tp))
-                if before := self._end_of(tp):
+                # After preloading, the consumer starts at the end of the log.
+                if before := log_end_offset(self._host.cluster, tp):
                     self._consumer.seek(tp, before)
             for sent in range(0, count, BATCH_RECORDS):
                 records = min(BATCH_RECORDS, count - sent)
@@ -157,14 +125,6 @@ class ScenarioClients:
     def _new_address(self) -> Address:
         return Address("client", _FIRST_ADDED_ID + len(self._added) + len(self._readers))
 
-    def _end_of(self, tp: TopicPartition) -> int:
-        """Return a partition's log end offset. The consumer starts there, after preloading."""
-        found = (
-            broker.replica_manager.partitions.get(tp) for broker in brokers_of(self._host.cluster)
-        )
-        ends = (one.log.log_end_offset for one in found if one is not None and one.log is not None)
-        return max(ends, default=0)
-
     def acknowledged(self, tp: TopicPartition) -> int:
         """Return how many of the producer's records were acknowledged (with acks=-1)."""
         known = self._host.call_client(lambda _: tuple(self._producer.acknowledged.get(tp, ())))
@@ -192,9 +152,10 @@ class ScenarioClients:
         it."""
 
         def lost(_: float) -> int | None:
-            if tp not in self._produced or (led := self._leader_of(tp)) is None:
+            leader = leading_replica(self._host.cluster, tp) if tp in self._produced else None
+            if leader is None:
                 return None
-            ranges = lost_offsets(self._producer.acknowledged.get(tp, ()), led[1])
+            ranges = lost_offsets(self._producer.acknowledged.get(tp, ()), leader)
             return sum(end - start for start, end in ranges)
 
         return self._host.call_client(lost)
@@ -221,13 +182,8 @@ class ScenarioClients:
         for tp, acknowledged in itertools.chain.from_iterable(
             producer.acknowledged.items() for producer in (self._producer, *self._added)
         ):
-            if (led := self._leader_of(tp)) is not None:
-                yield from check_leader(tp, acknowledged, *led)
-
-    def _leader_of(self, tp: TopicPartition) -> tuple[int, ReplicaLog] | None:
-        """Return the running leader with the highest epoch, and its log; None without a leader."""
-        led = leading_replica(tp, brokers_of(self._host.cluster))
-        return None if led is None or led[1].log is None else (led[0], led[1].log)
+            if (leader := leading_replica(self._host.cluster, tp)) is not None:
+                yield from check_leader(acknowledged, leader)
 
 
 class OperatorClient:

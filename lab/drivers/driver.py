@@ -6,55 +6,38 @@ The drivers are in simulated_driver.py, real_driver.py and lab/drivers/kafka_dri
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
-from klamm.lab.checks.admin_history import AdminHistory
+from klamm.lab.drivers.client_host import ClientHost
 from klamm.lab.drivers.clients import OperatorClient, ScenarioClients
-from klamm.lab.drivers.turns import Turns
 from klamm.statemachines.context import ControllerContext
-from klamm.world.client_actor import Client
-from klamm.world.cluster import Cluster, partitions_on
 from klamm.world.simulated.breakpoints import Breakpoint
+from klamm.world.views.brokers import hosted_partitions
 from klamm.zk.ensemble import EmbeddedEnsemble
-from klamm.zk.store import Store
-
-T = TypeVar("T")
 
 ONLY_PRODUCER: Final = "produce_constantly must be the only producer of a partition"
 
 
-class ScenarioDriver:
+class ScenarioDriver(ClientHost):
     """A cluster that a scenario changes and inspects.
 
     - ``agreement``: what holds if ``disagreements_with_zookeeper`` finds nothing.
     - ``unobservable``: the kinds of conditions that this cluster does not show.
     - ``operator``: client for admin requests to the controller or a broker.
-    - ``admin_history``: the history of the scenario's admin operations.
     - ``clients``: the scenario's producer and consumer.
     - ``ensemble``: the scenario's private ZooKeeper servers, or None.
-    - ``turns``: runs the cluster for this driver, with its observers and branches.
     """
 
-    cluster: Cluster
     is_simulated: ClassVar[bool] = False
     agreement: ClassVar[str] = "controller and brokers agree with ZooKeeper"
     unobservable: Container[str] = ()
     operator: OperatorClient
-    admin_history: AdminHistory
     clients: ScenarioClients
     ensemble: EmbeddedEnsemble | None = None
     constant_partitions: Collection[TopicPartition] = ()
     """The partitions with a constant-rate producer."""
-    turns: Turns
-
-    @property
-    def store(self) -> Store:
-        """The scenario's ZooKeeper session, for reading and writing znodes.
-
-        Its writes are recorded in ``admin_history``."""
-        raise NotImplementedError
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -76,14 +59,6 @@ class ScenarioDriver:
         """Number of steps that the simulated world has run. Raises UsageError in the real world."""
         raise NotImplementedError
 
-    def add_client(self, client: Client) -> None:
-        """Add a producer or consumer."""
-        raise NotImplementedError
-
-    def call_client(self, function: Callable[[float], T]) -> T:
-        """Call ``function`` with the monotonic time in ms while no client or broker is running."""
-        raise NotImplementedError
-
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Start a producer with constant rates, in records per second for each partition.
 
@@ -93,10 +68,6 @@ class ScenarioDriver:
     def acknowledged(self, partition: TopicPartition) -> int:
         """Return how many of the records sent to a partition were acknowledged (with acks=-1)."""
         return self.clients.acknowledged(partition)
-
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Run the cluster until ``condition`` holds. Return False after the timeout."""
-        return self.turns.run_until(condition, timeout_ms)
 
     def run_for(self, duration_ms: float) -> None:
         """Run the cluster for this many milliseconds."""
@@ -143,7 +114,7 @@ class ScenarioDriver:
         """Return the partitions with a replica in a broker's log directories, sorted.
 
         Returns None if the broker is not running."""
-        return self.call_client(lambda _: partitions_on(self.cluster, broker_id))
+        return self.call_client(lambda _: hosted_partitions(self.cluster, broker_id))
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller, as lines."""

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klamm.lab.drivers.driver import ScenarioDriver
-from klamm.world.cluster import Cluster, brokers_of
+from klamm.world.cluster import Cluster
 from klamm.world.network import LinkFault
+from klamm.world.views.brokers import offline_log_dirs
 
 MOST_PERIODS: Final = 1_000
 """How many of the last ended faults are kept."""
@@ -69,10 +70,8 @@ def _active_faults(cluster: Cluster) -> Iterator[Fault]:
         where = f"disk {disk['log_dir']}" if broker_ids else "disk of the journal"
         rate = f", {disk['bytes_per_s']} bytes/s" if "bytes_per_s" in disk else ""
         yield Fault(broker_ids, f"{where}: {disk['kind']}{rate}")
-    for broker in brokers_of(cluster):
-        # A copy, because in a real cluster the brokers' thread may change it meanwhile.
-        for log_dir in tuple(broker.replica_manager.log_dirs.offline):
-            yield Fault((broker.info.id,), f"log directory {log_dir} offline")
+    for broker_id, log_dir in offline_log_dirs(cluster):
+        yield Fault((broker_id,), f"log directory {log_dir} offline")
     for broker_id in cluster.spec.broker_ids:
         skew_ms = cluster.clocks[broker_id].skew_ms
         if skew_ms:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from klamm.brokers.logs.record_batch import walk
-from klamm.brokers.logs.records import Record, decode_batch
 from klamm.cluster.errors import KlammError, RequestTimedOut, UsageError
+from klamm.cluster.records import Record
 from klamm.cluster.types import TopicPartition
 from klamm.lab.drivers.driver import ScenarioDriver
 from klamm.world.clients.config import ProducerConfig
@@ -120,7 +119,5 @@ def _is_at_end(reader: Consumer, tp: TopicPartition) -> bool:
 def _records(read: Read) -> Iterator[ConsumedRecord]:
     if not isinstance(read.records, bytes):
         raise UsageError("in-memory logs keep no records", hint="omit segments=False")
-    for at, header in walk(read.records):
-        for offset, record in decode_batch(read.records[at : at + header.size_bytes], header):
-            if offset >= read.offset:
-                yield ConsumedRecord(offset, record.timestamp_ms, record.key, record.value)
+    for _, (offset, record) in read.decoded():
+        yield ConsumedRecord(offset, record.timestamp_ms, record.key, record.value)

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
 
-from klamm.brokers.logs.records import Record
 from klamm.cluster.counting import are, brokers_text
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.cluster.quirks import parse_quirks
+from klamm.cluster.records import Record
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.cluster.version import klamm_version

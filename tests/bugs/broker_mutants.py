@@ -11,13 +11,12 @@ from klamm.brokers.leaders import zk_isr_manager
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
 from klamm.brokers.leaders.isr_changes import IsrChanges
 from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
-from klamm.brokers.logs.records import Record
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProducedPartition
-from klamm.cluster.records import NO_TIMESTAMP, Stretch
+from klamm.cluster.records import NO_TIMESTAMP, Record, Stretch
 from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,

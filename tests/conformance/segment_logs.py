@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.brokers.logs.recovery import Known, forget_unflushed
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.brokers.storage.disk import LOCAL_DISK
-from klamm.cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from klamm.cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Record
 from tests.conformance.replica_logs import NOW_MS, RECORD_BYTES
 
 # Indexes that are full only after more batches than a test writes, but do not fill the disk.

@@ -15,10 +15,11 @@ import pytest
 from bench.kafka.locate import SKIP_REASON, compile_java, run_tool
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.record_batch import COMPRESSIONS
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.brokers.logs.recovery import Known
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.records import Record
 from klamm.world.kafka.jars import kafka_libs
 from tests.unit.brokers.logs.batches import decode_batches
 

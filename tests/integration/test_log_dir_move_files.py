@@ -14,9 +14,10 @@ from klamm.brokers.config import broker_config
 from klamm.brokers.logs.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.record_batch import COMPRESSIONS
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
+from klamm.cluster.records import Record
 from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,

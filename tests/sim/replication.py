@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import astuple
 
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
-from klamm.cluster.records import CountedBatch, Produced
+from klamm.cluster.records import CountedBatch, Produced, Record
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.lab.checks.replicas import ReplicationChecker

@@ -14,7 +14,7 @@ import pytest
 
 from klamm.brokers.logs.log_manager import LogManager
 from klamm.brokers.logs.segment import LogSegment
-from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.disk_faults import DiskFault, FaultKind
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import NO_QUIRKS

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest
-from klamm.cluster.records import CountedBatch, Produced
+from klamm.cluster.records import CountedBatch, Produced, Record
 from klamm.cluster.requests import Address, Message
 from tests.sim.replication import CLIENT, IDS, T0, Cluster, replica_views
 

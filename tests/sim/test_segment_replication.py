@@ -12,12 +12,12 @@ from msgspec.structs import astuple
 
 from klamm.admin.configs.changes import alter_configs
 from klamm.admin.configs.config_resource import ConfigResource
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.cli.explain import explained_lines
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.cluster.records import CountedBatch
+from klamm.cluster.records import CountedBatch, Record
 from klamm.cluster.requests import Address, Message
 from klamm.world.explain.explain import explain_partition
 from klamm.zk.kafka_zk_client import KafkaZkClient

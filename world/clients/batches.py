@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.record_batch import parse_header
+from klamm.brokers.logs.records import encode_batch
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.records import (
     NO_PRODUCER_EPOCH,
@@ -19,6 +20,7 @@ from klamm.cluster.records import (
     NO_SEQUENCE,
     CountedBatch,
     Produced,
+    Record,
     increment_sequence,
 )
 from klamm.cluster.types import TopicPartition
@@ -48,6 +50,14 @@ NO_PRODUCER: Final = ProducerIdAndEpoch()
 def record_count(payload: Payload) -> int:
     """Return the number of records in a payload."""
     return payload.record_count if isinstance(payload, Counted) else len(payload)
+
+
+def produced_count(batch: Produced) -> int:
+    """Return the number of records in a batch of a Produce request."""
+    if isinstance(batch, CountedBatch):
+        return batch.record_count
+    # The producer sets the base offset to 0, so the next offset is the number of records.
+    return parse_header(batch).next_offset
 
 
 def size_bytes(payload: Payload) -> int:

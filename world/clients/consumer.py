@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from klamm.brokers.logs.corrupt_batch import CorruptBatch
 from klamm.brokers.logs.log_journal import FetchedCorruptBatch, LogJournal
+from klamm.brokers.logs.record_batch import walk
+from klamm.brokers.logs.records import decode_batch
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -39,7 +41,7 @@ from klamm.cluster.data_requests import (
     FetchRequest,
     FetchResponse,
 )
-from klamm.cluster.records import Records, Stretch
+from klamm.cluster.records import Records, StoredRecord, Stretch
 from klamm.cluster.requests import Address, Message, Request
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.world.clients.config import ConsumerConfig
@@ -112,6 +114,20 @@ class Read(NamedTuple):
     offset: int
     records: Records
     stretches: tuple[Stretch, ...]
+
+    def decoded(self) -> Iterator[tuple[int, StoredRecord]]:
+        """Yield the records, each after its leader epoch; none if only counts were fetched.
+
+        Transaction markers are omitted. Raises CorruptRecord."""
+        records = self.records
+        if not isinstance(records, bytes):
+            return
+        for at, header in walk(records):
+            if header.is_control:
+                continue
+            for stored in decode_batch(records[at : at + header.size_bytes], header):
+                if stored.offset >= self.offset:
+                    yield header.leader_epoch, stored
 
 
 class LogTruncation(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from klamm.brokers.logs.log_journal import LogJournal
-from klamm.brokers.storage.faults import DiskFault
+from klamm.cluster.disk_faults import DiskFault
 from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError, WrongState
 from klamm.cluster.requests import Address, AlterReplicaLogDirsRequest, Message, Request, Response
 from klamm.cluster.status import ActiveDiskFault

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.journal import Kind
+from klamm.controller import events
 from klamm.controller.event_manager import QueuedEvent
 from klamm.statemachines.reassignment import Phase
 from klamm.world.simulated.world import SimulatedWorld
@@ -24,6 +25,12 @@ _STATE_PHASES: Final = (Phase.U3, Phase.A1, Phase.B3, Phase.B4)
 _COMPLETING: Final = (Phase.B2, Phase.B3, Phase.B4, Phase.B5, Phase.B6)
 WRITING_PHASES: Final = (Phase.U1, *_STATE_PHASES, Phase.B6, Phase.B7)
 """The phases of a reassignment that write to ZooKeeper."""
+EVENTS: Final = tuple(
+    name
+    for name, value in vars(events).items()
+    if isinstance(value, type) and issubclass(value, events.ControllerEvent)
+)
+"""The types of events of a controller."""
 
 
 class Breakpoint(msgspec.Struct, frozen=True):

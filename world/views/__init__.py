@@ -1,1 +1,1 @@
-"""What checks see of the brokers of a simulated world: their replicas, as values."""
+"""What checks see of a cluster's brokers and controllers, as values."""

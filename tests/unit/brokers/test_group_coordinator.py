@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm.brokers.config import broker_config
-from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.records import encode_batch
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.group_requests import (
@@ -38,7 +38,7 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.cluster.records import CountedBatch
+from klamm.cluster.records import CountedBatch, Record
 from klamm.cluster.requests import (
     Address,
     CreateTopicsRequest,

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from klamm.brokers.logs.records import Record
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from klamm.cluster.records import Stretch
+from klamm.cluster.records import Record, Stretch
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.cluster.types import TopicPartition
 from klamm.world.clients.batches import Counted

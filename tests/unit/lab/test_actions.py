@@ -11,8 +11,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from klamm.brokers.storage.faults import DiskFault, FaultKind
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.disk_faults import DiskFault, FaultKind
 from klamm.cluster.errors import KlammError, UsageError, WrongState
 from klamm.cluster.request_faults import RequestFault
 from klamm.cluster.requests import (

@@ -15,6 +15,7 @@ from klamm.world.clients.config import ConsumerConfig, ProducerConfig
 from klamm.world.clients.consumer import Consumer
 from klamm.world.clients.producer import Producer
 from klamm.world.clients.ranges import Acknowledged
+from klamm.world.views.replica_view import ReplicaView
 
 T0 = TopicPartition("t", 0)
 
@@ -77,7 +78,8 @@ def test_a_leader_has_what_was_acknowledged_or_retention_deleted() -> None:
 
     def missing(*where: int) -> list[str]:
         acknowledged = [Acknowledged(0, Stretch(*where))]
-        return [one.text for one in check_leader(T0, acknowledged, 7, log)]
+        view = ReplicaView(T0, 7, log.intervals(), 100, start=log.log_start_offset)
+        return [one.text for one in check_leader(acknowledged, view)]
 
     assert missing(0, 0, 50) == missing(1, 50, 100) == missing(0, 0, 20) == []
     lost = "were acknowledged, but are not in the log of leader 7"

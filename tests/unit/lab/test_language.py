@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.brokers.storage.faults import FaultKind
+from klamm.cluster.disk_faults import FaultKind
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.quirks import NO_QUIRKS

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from klamm.brokers.storage.disk import LOCAL_DISK
-from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.cluster.disk_faults import DiskFault, FaultKind
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.world.clock import WallClock

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from klamm.brokers.storage.disk import LOCAL_DISK
-from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.cluster.disk_faults import DiskFault, FaultKind
 from klamm.cluster.errors import JournalUnwritable
 from klamm.world.journal.line_file import LineFile
 

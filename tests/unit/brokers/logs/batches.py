@@ -9,9 +9,10 @@ from pathlib import Path
 
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.record_batch import walk
-from klamm.brokers.logs.records import Record, StoredRecord, decode_batch, encode_batch
+from klamm.brokers.logs.records import decode_batch, encode_batch
 from klamm.brokers.logs.recovery import Known
 from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.cluster.records import Record, StoredRecord
 
 NOW_MS = 1_700_000_000_000
 EVERY_BATCH_INDEXED = LogConfig(index_interval_bytes=0)

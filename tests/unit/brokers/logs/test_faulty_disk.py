@@ -13,7 +13,8 @@ from klamm.brokers.logs.errors import LogStorageError
 from klamm.brokers.logs.recovery import Known, RepairKind
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.brokers.storage.disk import LOCAL_DISK
-from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.cluster.disk_faults import DiskFault, FaultKind
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.logs.batches import NOW_MS, append, batch, values_from

@@ -15,8 +15,8 @@ from klamm.brokers.logs.record_batch import (
     place,
     walk,
 )
-from klamm.brokers.logs.records import Header, Record, StoredRecord, encode_batch
-from klamm.cluster.records import NO_SEQUENCE, SEQUENCE_MAX
+from klamm.brokers.logs.records import encode_batch
+from klamm.cluster.records import NO_SEQUENCE, SEQUENCE_MAX, Header, Record, StoredRecord
 from tests.unit.brokers.logs.batches import NOW_MS, batch, decode_batches, old_message
 
 RECORDS = [
