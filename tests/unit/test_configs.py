@@ -161,7 +161,7 @@ def test_log_dirs_that_cannot_be_used_are_refused(value: str, said: str) -> None
         ),
     ],
 )
-def test_a_cluster_is_started_with_what_brokers_take_then(
+def test_a_cluster_is_started_only_with_configs_that_brokers_read_at_the_start(
     name: str, text: str, said: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as raised:

@@ -239,7 +239,7 @@ def test_an_answer_that_comes_after_a_new_state_is_ignored(network: Network) -> 
 @pytest.mark.parametrize(
     "stale", [LeaderAndIsr(1, 2, (1, 2), 8), LeaderAndIsr(1, 3, (1, 2), 6)], ids=str
 )
-def test_an_answer_older_than_what_is_known_is_not_taken_over(
+def test_a_response_older_than_the_known_state_is_ignored(
     network: Network, stale: LeaderAndIsr
 ) -> None:
     fetch(network, 2)
@@ -263,7 +263,7 @@ def test_a_refusal_of_an_older_proposal_does_not_touch_the_new_one(
     assert hosted(network).pending == LeaderAndIsr(1, 4, (1, 2), 9)
 
 
-def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> None:
+def test_a_follower_that_caught_up_at_an_older_epoch_is_not_proposed(network: Network) -> None:
     fetch(network, 2)
     fetch(network, 3)
     newer = state(leader_epoch=4, isr=(1,), zk_version=9, replicas=REPLICAS)
@@ -275,7 +275,7 @@ def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> 
     assert hosted(network).leader_and_isr == LeaderAndIsr(1, 4, (1, 2), 10)
 
 
-def test_who_lacks_records_of_earlier_epochs_is_not_proposed(network: Network) -> None:
+def test_a_follower_that_lacks_records_of_earlier_epochs_is_not_proposed(network: Network) -> None:
     """The high watermark of a new leader may be below the start of its epoch."""
     for leader_epoch in (4, 5):
         led = state(leader_epoch=leader_epoch, isr=(1, 3), zk_version=9, replicas=REPLICAS)
@@ -313,7 +313,7 @@ def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> No
     assert items(asked(network)[-1]) == {T0: ASKED}
 
 
-def test_a_deleted_partition_is_asked_for_no_more(network: Network) -> None:
+def test_a_deleted_partition_is_not_proposed_again(network: Network) -> None:
     fetch(network, 2, T1)
     fetch(network, 2, T0)
     named = StopReplicaPartitionState(T0, -2, True)

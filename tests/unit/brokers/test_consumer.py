@@ -119,7 +119,7 @@ def validating(**settings: Any) -> tuple[Reading, Message]:
 @pytest.mark.parametrize(
     ("reset", "timestamp_ms"), [("earliest", EARLIEST_TIMESTAMP), ("latest", LATEST_TIMESTAMP)]
 )
-def test_it_begins_where_the_reset_policy_says(reset: str, timestamp_ms: int) -> None:
+def test_a_consumer_begins_where_the_reset_policy_says(reset: str, timestamp_ms: int) -> None:
     reading = Reading(auto_offset_reset=reset)
     assert reading.consumer.position(T0) is None
     (asked,) = reading.sent()
@@ -250,7 +250,7 @@ def test_an_answer_about_another_offset_is_not_taken() -> None:
     assert isinstance(again.body, FetchRequest) and again.body.partitions[T0].fetch_offset == 5
 
 
-def test_seek_forgets_what_was_asked_before() -> None:
+def test_a_seek_ignores_earlier_requests() -> None:
     reading = Reading()
     reading.consumer.seek(T0, 5)
     (old,) = reading.sent()

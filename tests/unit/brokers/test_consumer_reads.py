@@ -190,7 +190,7 @@ def test_a_fetch_does_not_wait_if_the_log_goes_on_in_another_segment(replicas: C
     assert replicas.fetched(replicas.send_fetch(3, min_bytes=10_000)) is None
 
 
-def test_who_does_not_wait_is_answered_at_once(replicas: Consumed) -> None:
+def test_a_fetch_without_a_wait_or_minimum_is_answered_at_once(replicas: Consumed) -> None:
     assert bounds(replicas.fetched(replicas.send_fetch(0, max_wait_ms=0))) == []
     assert bounds(replicas.fetched(replicas.send_fetch(0, min_bytes=0))) == []
 
@@ -241,7 +241,7 @@ def test_a_fetch_of_no_partition_does_not_wait(replicas: Consumed) -> None:
         pytest.param(0, 3, 1, Errors.NONE, id="the epoch is known"),
     ],
 )
-def test_errors_do_not_wait(
+def test_a_fetch_that_fails_is_answered_at_once(
     replicas: Consumed, offset: int, epoch: int, broker_id: int, expected: Errors
 ) -> None:
     replicas.produce(1, 10)
@@ -284,7 +284,7 @@ def test_waiting_clients_get_an_error_when_the_leader_changes(replicas: Consumed
     assert replicas.brokers[2].next_due_ms() is None
 
 
-def test_where_a_log_begins_and_ends_for_clients(replicas: Consumed) -> None:
+def test_a_log_ends_at_the_high_watermark_for_clients(replicas: Consumed) -> None:
     assert replicas.offset_at(LATEST_TIMESTAMP) == ListedOffset(Errors.NONE, -1, 0, 3)
     replicas.produce(1, 10)
     replicas.settle()
@@ -297,7 +297,9 @@ def test_where_a_log_begins_and_ends_for_clients(replicas: Consumed) -> None:
     assert replicas.offset_at(LATEST_TIMESTAMP, 1, 2).error is Errors.FENCED_LEADER_EPOCH
 
 
-def test_where_a_time_is(replicas: Consumed) -> None:
+def test_a_lookup_by_time_finds_the_first_committed_record_of_that_time_or_later(
+    replicas: Consumed,
+) -> None:
     begun_ms = replicas.clock.now_ms()
     replicas.produce(1, 10)
     replicas.settle()
@@ -333,7 +335,7 @@ def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(
     assert replicas.offset_at(LATEST_TIMESTAMP, 2) == ListedOffset(Errors.NONE, -1, 10, 5)
 
 
-def test_where_an_epoch_ended(replicas: Consumed) -> None:
+def test_an_epoch_ends_where_the_next_one_in_the_log_begins(replicas: Consumed) -> None:
     replicas.produce(1, 10)
     replicas.settle()
     replicas.lead(2, 5)

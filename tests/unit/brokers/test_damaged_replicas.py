@@ -92,7 +92,7 @@ def notifications(network: Network) -> int:
         (1, (2,), STORAGE),
     ],
 )
-def test_it_is_restored_from_another_leader_once_it_is_not_in_the_isr(
+def test_a_damaged_replica_is_restored_from_another_leader_once_it_is_not_in_the_isr(
     network: Network, leader: int, isr: tuple[int, ...], error: Errors
 ) -> None:
     manager = network.brokers[1].replica_manager
@@ -104,7 +104,7 @@ def test_it_is_restored_from_another_leader_once_it_is_not_in_the_isr(
     close(network)
 
 
-def test_it_is_named_again_and_deleted_with_its_topic(network: Network) -> None:
+def test_a_damaged_replica_is_reported_again_and_deleted_with_its_topic(network: Network) -> None:
     in_sync = state(T0, leader=2, isr=(1, 2), is_new=False)
     assert host(network, in_sync) is STORAGE
     network.request(1, update_metadata(cached(T1, leader=LEADER_DURING_DELETE)))

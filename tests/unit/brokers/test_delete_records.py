@@ -105,7 +105,7 @@ def test_a_replica_outside_the_isr_is_waited_for(replicas: Replicas) -> None:
     assert deleted(replicas, number) == DeletedRecords(Errors.NONE, 4)
 
 
-def test_other_partitions_are_refused(replicas: Replicas) -> None:
+def test_compacted_internal_and_foreign_partitions_are_refused(replicas: Replicas) -> None:
     log = replicas.replica(1).log
     assert log is not None
     log.config, config = (

@@ -76,7 +76,9 @@ def states_of(network: Network) -> list[Any]:
         (0, Errors.STALE_BROKER_EPOCH),
     ],
 )
-def test_broker_epoch(network: Network, in_request: int, expected: Errors) -> None:
+def test_requests_with_a_stale_broker_epoch_are_refused(
+    network: Network, in_request: int, expected: Errors
+) -> None:
     before = states_of(network)
     newer = state(leader_epoch=4)
     lai = network.request(1, leader_and_isr(newer, broker_epoch=in_request))
@@ -100,7 +102,9 @@ def test_broker_epoch(network: Network, in_request: int, expected: Errors) -> No
     ],
 )
 @pytest.mark.parametrize("learned_from", ["LeaderAndIsr", "UpdateMetadata", "StopReplica"])
-def test_controller_epoch(in_request: int, expected: Errors, learned_from: str) -> None:
+def test_requests_with_a_stale_controller_epoch_are_refused(
+    in_request: int, expected: Errors, learned_from: str
+) -> None:
     network = Network()
     network.add(1)
     current = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [])
@@ -159,7 +163,9 @@ def test_controller_epoch(in_request: int, expected: Errors, learned_from: str) 
         ),
     ],
 )
-def test_leader_and_isr(network: Network, named: Any, topic_id: str, expected: Errors) -> None:
+def test_leader_and_isr_has_kafkas_error_for_every_state(
+    network: Network, named: Any, topic_id: str, expected: Errors
+) -> None:
     answer = network.request(1, leader_and_isr(named, topic_id=topic_id))
     assert answer == LeaderAndIsrResponse(Errors.NONE, {named.topic_partition: expected})
 
@@ -214,7 +220,7 @@ def test_an_unassigned_partition_without_a_log_counts_as_offline_from_then_on() 
         pytest.param(T0._replace(partition=9), 0, Errors.NONE, id="not hosted"),
     ],
 )
-def test_stop_replica(
+def test_stop_replica_has_kafkas_error_and_deletes_only_when_told_to(
     network: Network, tp: Any, leader_epoch: int, delete: bool, expected: Errors
 ) -> None:
     was_hosted = tp in hosted(network).replica_manager.partitions
@@ -225,7 +231,7 @@ def test_stop_replica(
     assert (tp in hosted(network).replica_manager.partitions) == stays
 
 
-def test_a_deleted_partition_begins_anew_with_another_topic_id(network: Network) -> None:
+def test_a_deleted_partition_may_be_created_with_another_topic_id(network: Network) -> None:
     named = StopReplicaPartitionState(T0, -2, True)
     network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named]))
     again = leader_and_isr(state(leader_epoch=0), topic_id="id-of-the-new-topic-12")
@@ -238,7 +244,7 @@ def fail(network: Network) -> list[LogDirFailure]:
     return hosted(network).replica_manager.handle_log_dir_failures()
 
 
-def test_partitions_of_a_failed_log_directory(network: Network) -> None:
+def test_partitions_of_a_failed_log_directory_have_a_storage_error(network: Network) -> None:
     assert fail(network) == [(FAILED_DIR, "it failed", (T0,))]
     assert fail(network) == []
     storage = Errors.KAFKA_STORAGE_ERROR
@@ -302,7 +308,9 @@ def test_with_a_failed_directory_only_new_replicas_get_a_log(
         pytest.param(T0._replace(partition=7), 0, Errors.KAFKA_STORAGE_ERROR, id="offline"),
     ],
 )
-def test_fetch(network: Network, tp: Any, leader_epoch: int, expected: Errors) -> None:
+def test_fetch_has_kafkas_error_for_every_partition(
+    network: Network, tp: Any, leader_epoch: int, expected: Errors
+) -> None:
     network.request(1, update_metadata(cached(T0._replace(partition=6))))
     hosted(network).replica_manager.offline_partitions[T0._replace(partition=7)] = None
     asked = fetch_of(2, tp, leader_epoch=leader_epoch)

@@ -95,7 +95,7 @@ def test_a_follower_in_the_isr_has_nothing_to_fetch(network: Network) -> None:
         Errors.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_what_the_leader_could_not_serve_is_asked_again_after_the_backoff(
+def test_partitions_with_an_error_are_fetched_again_after_the_backoff(
     network: Network, error: Errors
 ) -> None:
     follow(network)
@@ -115,7 +115,7 @@ def test_a_fenced_follower_waits_for_the_controller(network: Network) -> None:
     assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
 
 
-def test_records_that_do_not_fit_the_log_end_the_fetches_until_the_controller_says_more(
+def test_records_that_do_not_fit_the_log_end_the_fetches_until_the_next_leader_and_isr(
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     follow(network)
@@ -190,7 +190,7 @@ def test_the_backoff_of_a_dead_leader_wakes_no_fetcher(network: Network) -> None
     assert network.brokers[2].next_due_ms() is None
 
 
-def test_a_stopped_replica_fetches_no_more(network: Network) -> None:
+def test_a_stopped_replica_does_not_fetch(network: Network) -> None:
     follow(network)
     answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
     stopped = StopReplicaPartitionState(T0, 4, False)

@@ -176,7 +176,7 @@ def test_a_leader_that_joins_again_before_its_sync_gets_the_same_answer(groups: 
     assert groups.state() == ("CompletingRebalance", 2)
 
 
-def test_who_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
+def test_a_member_that_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
     leader, follower = groups.stable(2)
     again = groups.join(follower.member_id, protocols=(Protocol("range", b""),))
     for _ in range(4):
@@ -271,7 +271,7 @@ def test_a_pending_member_that_joins_or_leaves_holds_up_no_rebalance(groups: Gro
     assert groups.joined(number).generation_id == 3
 
 
-def test_what_cannot_be_joined() -> None:
+def test_invalid_joins_are_refused() -> None:
     groups = Groups({"group.min.session.timeout.ms": "6000"})
     assert groups.joined(groups.join(protocol_type="")).error is (
         Errors.INCONSISTENT_GROUP_PROTOCOL
@@ -550,7 +550,7 @@ def test_a_static_follower_that_comes_back_does_not_lead(groups: Groups) -> None
     assert named == [leader.member_id] * 2
 
 
-def test_leaving(groups: Groups) -> None:
+def test_a_member_that_leaves_is_no_longer_a_member(groups: Groups) -> None:
     stays, leaves = groups.stable(2)
     assert groups.leave("c-1") is Errors.UNKNOWN_MEMBER_ID
     assert groups.leave(leaves.member_id) is Errors.NONE
@@ -579,7 +579,7 @@ def test_a_member_that_leaves_while_its_sync_waits_is_answered(groups: Groups) -
         SyncGroupRequest(group_id="g", generation_id=1, member_id="c-1"),
     ],
 )
-def test_unknown_members(groups: Groups, body: GroupRequest) -> None:
+def test_requests_of_unknown_members_are_refused(groups: Groups, body: GroupRequest) -> None:
     groups.stable()
     answer = groups.answer(groups.send(body))
     assert answer is not None
@@ -627,7 +627,7 @@ def test_a_group_with_members_needs_a_name(groups: Groups, body: GroupRequest) -
     assert answer.error is Errors.INVALID_GROUP_ID  # type: ignore[union-attr]
 
 
-def test_members_of_another_generation(groups: Groups) -> None:
+def test_requests_of_another_generation_are_refused(groups: Groups) -> None:
     [member] = groups.stable()
     past = JoinGroupResponse(Errors.NONE, member.member_id, member.generation_id - 1)
     assert groups.beat(past) is Errors.ILLEGAL_GENERATION
@@ -669,7 +669,7 @@ def test_a_rebalance_answers_the_syncs_that_wait(groups: Groups) -> None:
     assert groups.synced(waiting).error is Errors.REBALANCE_IN_PROGRESS
 
 
-def test_who_gets_nothing_from_the_leader_has_no_partitions(groups: Groups) -> None:
+def test_a_member_without_an_assignment_has_no_partitions(groups: Groups) -> None:
     [member] = groups.stable()
     again = groups.joined(groups.join(member.member_id))
     body = SyncGroupRequest(
@@ -785,7 +785,7 @@ def test_clients_do_not_produce_to_internal_topics(groups: Groups) -> None:
     )
 
 
-def test_listing(groups: Groups) -> None:
+def test_groups_are_listed_by_their_states(groups: Groups) -> None:
     groups.stable()
     for states, expected in (((), True), (("Stable",), True), (("Empty", "Dead"), False)):
         answer = groups.answer(groups.send(ListGroupsRequest(states)))
@@ -793,7 +793,7 @@ def test_listing(groups: Groups) -> None:
         assert answer == ListGroupsResponse(Errors.NONE, listed)
 
 
-def test_a_coordinator_that_resigns_answers_what_waits(groups: Groups) -> None:
+def test_a_coordinator_that_resigns_answers_delayed_requests(groups: Groups) -> None:
     number = groups.join()
     groups.lead(leader=2, leader_epoch=4)
     assert groups.joined(number).error is Errors.NOT_COORDINATOR
@@ -883,7 +883,7 @@ def test_a_coordinator_that_resigns_while_it_loads_loads_nothing(groups: Groups)
     assert groups.describe().error is Errors.NOT_COORDINATOR
 
 
-def test_a_coordinator_loads_what_another_has_stored(tmp_path: Path) -> None:
+def test_a_coordinator_loads_the_groups_that_another_has_stored(tmp_path: Path) -> None:
     groups = Groups(segments=tmp_path)
     leader, follower = groups.stable(2)
     for tp in (T0, U0):

@@ -43,7 +43,9 @@ def groups() -> Groups:
     return Groups()
 
 
-def test_commits(groups: Groups) -> None:
+def test_only_members_of_the_current_generation_and_groups_without_members_commit(
+    groups: Groups,
+) -> None:
     for generation_id in (0, 1):
         member = JoinGroupResponse(Errors.NONE, "c-1", generation_id)
         assert groups.commit(member) is Errors.ILLEGAL_GENERATION
@@ -104,7 +106,9 @@ def test_a_commit_is_subject_to_retention_like_any_record(groups: Groups) -> Non
         ({"message.max.bytes": "1"}, Errors.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_commits_that_the_log_refuses(config: dict[str, str], expected: Errors) -> None:
+def test_a_commit_that_the_log_refuses_is_not_stored(
+    config: dict[str, str], expected: Errors
+) -> None:
     groups = Groups(config)
     assert (groups.commit(), groups.offsets()) == (expected, {})
 
@@ -333,7 +337,7 @@ def records_appended(groups: Groups) -> int:
     return log.log_end_offset
 
 
-def test_only_what_was_stored_gets_a_tombstone(groups: Groups) -> None:
+def test_only_stored_groups_and_offsets_get_a_tombstone(groups: Groups) -> None:
     groups.commit()
     assert records_appended(groups) == 1
     delete_offsets(groups, U0)

@@ -114,7 +114,9 @@ SCHEDULES: dict[Truncation, Schedule] = {
 
 
 @pytest.mark.parametrize("truncation", Truncation, ids=lambda t: t.value)
-def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_find_the_records_that_an_earlier_protocol_loses(
+    truncation: Truncation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, truncation)
     replicas = Checked()
     SCHEDULES[truncation](replicas)
@@ -124,7 +126,7 @@ def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("truncation", Truncation, ids=lambda t: t.value)
-def test_nothing_is_lost_now(truncation: Truncation) -> None:
+def test_the_current_protocol_loses_nothing_on_the_same_schedule(truncation: Truncation) -> None:
     replicas = Checked()
     SCHEDULES[truncation](replicas)
     check_views(replicas.checker, replicas.views())

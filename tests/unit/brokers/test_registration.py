@@ -201,7 +201,7 @@ def test_a_broker_that_starts_again_reads_the_configs_of_its_logs_in_one_batch()
     assert [log.config.retention_ms for log in logs] == [7, 7]
 
 
-def test_configuration_by_kafkas_names() -> None:
+def test_configs_are_read_by_kafkas_names() -> None:
     properties = {
         "log.dirs": "a, b",
         "replica.fetch.backoff.ms": "10",
@@ -267,7 +267,7 @@ def test_a_replica_that_is_being_added_is_not_missed_in_the_isr() -> None:
     assert epoch == 6, "of any request, not only of UpdateMetadata"
 
 
-def test_status_of_one_replica() -> None:
+def test_the_status_of_a_replica_shows_its_role_and_directory() -> None:
     broker = leading_one_following_one().brokers[1]
     leader = replica_status(broker, T0)
     assert json.loads(json.dumps(leader)) == {

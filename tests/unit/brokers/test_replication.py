@@ -41,7 +41,7 @@ def test_nothing_is_sent_while_nothing_is_written(replicas: Replicas) -> None:
     assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
 
 
-def test_what_is_produced_comes_to_every_replica_and_so_does_the_high_watermark(
+def test_records_and_the_high_watermark_reach_every_replica(
     replicas: Replicas,
 ) -> None:
     for _ in range(3):
@@ -134,7 +134,7 @@ def test_the_ack_waits_for_every_member_of_the_isr_and_for_no_longer_than_the_ti
     assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0, 3, 0)
 
 
-def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
+def test_lost_messages_are_sent_again(replicas: Replicas) -> None:
     replicas.lost = (3,)
     number = replicas.produce(1, 5)
     replicas.pass_time(2_000)
@@ -151,7 +151,7 @@ def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_what_comes_twice_or_late_is_taken_once(replicas: Replicas) -> None:
+def test_duplicate_and_late_messages_count_once(replicas: Replicas) -> None:
     replicas.produce(1, 5)
     replicas.settle()
     replicas.produce(1, 5)
@@ -250,7 +250,7 @@ def test_a_leader_begins_to_watch_its_followers_and_to_count_at_once(replicas: R
     assert replicas.ends()[1] == (10, 10)
 
 
-def test_who_leads_no_longer_notifies_nobody(replicas: Replicas) -> None:
+def test_a_former_leader_notifies_no_follower(replicas: Replicas) -> None:
     replicas.lost = (2, 3)
     replicas.produce(1, 5, acks=1)
     replicas.settle()
@@ -274,7 +274,7 @@ def test_a_follower_is_expected_from_its_last_notification_on() -> None:
     assert followers.next_due_ms({2}) is None
 
 
-def test_too_few_in_sync_refuse_acks_all_alone() -> None:
+def test_too_few_in_sync_replicas_refuse_only_acks_all() -> None:
     replicas = Replicas(broker_config({"min.insync.replicas": "2"}))
     replicas.confirms = False
     replicas.lost = (2, 3)
@@ -324,7 +324,7 @@ def test_a_waiting_producer_gets_an_error_when_the_log_directory_fails() -> None
     assert replicas.produced(number) == ProducedPartition(Errors.KAFKA_STORAGE_ERROR, 0, 3, 0)
 
 
-def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> None:
+def test_a_follower_truncates_records_that_its_new_leader_never_had(replicas: Replicas) -> None:
     replicas.produce(1, 10)
     replicas.settle()
     replicas.lost = (2, 3)
@@ -447,7 +447,7 @@ def test_a_high_watermark_whose_message_was_lost_is_requested(replicas: Replicas
     assert len(replicas.sent) == sent
 
 
-def test_a_follower_that_asks_again_hears_what_the_lost_answer_said() -> None:
+def test_a_repeated_fetch_gets_the_records_of_the_lost_response() -> None:
     remote = RemoteReplica(2, 0.0, log_end_offset=5, sent_high_watermark=5)
     asked = FetchPartition(10, 3, 3)
     remote.record_fetch(asked, 10, 1.0)

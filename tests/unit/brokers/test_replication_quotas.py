@@ -109,7 +109,7 @@ def test_rates_that_a_broker_has_not_set_itself_do_not_limit() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "1e6", "fast", str(2**63)])
-def test_a_rate_that_is_no_rate(value: str) -> None:
+def test_an_invalid_throttle_rate_is_refused(value: str) -> None:
     with pytest.raises(InvalidConfig, match=f"Invalid value {value} for configuration {LEADER}: "):
         throttles(1, {LEADER: value})
 

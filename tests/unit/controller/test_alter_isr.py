@@ -68,7 +68,9 @@ def test_an_expansion_is_stored_and_sent(cluster: Cluster) -> None:
         (LeaderAndIsr(0, 1, (0,), 2), Errors.NOT_CONTROLLER),
     ],
 )
-def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors) -> None:
+def test_a_stale_proposal_is_refused_and_changes_nothing(
+    cluster: Cluster, proposed: LeaderAndIsr, error: Errors
+) -> None:
     assert propose(cluster, proposed) is error
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     (row,) = cluster.rows(Kind.ALTER_ISR_REFUSED)
@@ -79,7 +81,7 @@ def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors
     cluster.assert_nothing_failed()
 
 
-def test_a_refused_isr_makes_every_broker_hear_the_current_one(cluster: Cluster) -> None:
+def test_a_refused_isr_is_followed_by_the_current_one_to_every_broker(cluster: Cluster) -> None:
     cluster.active.context.add_shutting_down_broker(1)
     propose(cluster, LeaderAndIsr(0, 0, (0,), 1))
     for broker in cluster.brokers.values():
@@ -114,7 +116,9 @@ def test_the_state_that_is_there_is_granted_without_a_write(cluster: Cluster) ->
     assert cluster.state(T0).zk_version == 1
 
 
-def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
+def test_proposals_for_unknown_partitions_or_by_unknown_brokers_are_refused(
+    cluster: Cluster,
+) -> None:
     state = LeaderAndIsr(0, 1, (0,), 1)
     unknown = propose(cluster, state, TopicPartition("u", 0))
     assert unknown is Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -132,7 +136,7 @@ def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
     ]
 
 
-def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start(3, candidates=(3,))
     cluster.ask(3, AlterIsrRequest(0, 1, {}))
     cluster.run()

@@ -115,7 +115,7 @@ def test_an_unclean_leader_is_elected_where_the_topic_allows_it(
     assert cluster.active.metrics.unclean_leader_elections == 1
 
 
-def test_a_new_broker_hears_everything_and_the_old_ones_of_it(cluster: Cluster) -> None:
+def test_a_new_broker_gets_all_metadata_and_the_others_its_registration(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 3))
     cluster.forget()
     cluster.start(3)
@@ -253,7 +253,7 @@ def test_the_death_of_an_empty_broker_is_sent_even_if_partitions_are_offline(
     assert dies_without_replicas_beside_an_offline_partition(cluster) == [[0, 2]]
 
 
-def test_kafka_13225_keeps_it_back() -> None:
+def test_kafka_13225_does_not_send_the_death_of_an_empty_broker() -> None:
     cluster = Cluster(Quirks(kafka_13225=True))
     cluster.start(0, 1, 2)
     assert dies_without_replicas_beside_an_offline_partition(cluster) == []

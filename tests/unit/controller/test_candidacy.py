@@ -88,7 +88,7 @@ def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:
     assert (cluster.candidacy.failed_failovers, cluster.candidacy.failure) == (0, None)
 
 
-def test_what_happens_during_a_pause_sets_one_timer() -> None:
+def test_events_during_a_pause_set_one_timer() -> None:
     cluster = failing_cluster([])
     controller = cluster.controllers[0]
     assert cluster.candidacy.pause_ms() > 0

@@ -36,7 +36,9 @@ def test_only_an_older_epoch_and_an_unknown_broker_are_refused(cluster: Cluster)
     ]
 
 
-def test_what_it_leads_moves_and_what_it_follows_stops(cluster: Cluster) -> None:
+def test_a_broker_that_shuts_down_loses_its_leaderships_and_its_followers_stop(
+    cluster: Cluster,
+) -> None:
     led, followed, alone = cluster.create_topic("t", (1, 2), (2, 1), (1,))
     cluster.create_topic("gone", (1, 9), (2, 1))
     cluster.admin.create_delete_topic_path("gone")
@@ -63,7 +65,7 @@ def test_what_it_leads_moves_and_what_it_follows_stops(cluster: Cluster) -> None
     cluster.assert_nothing_failed()
 
 
-def test_a_deposed_controller_says_so_and_resigns(cluster: Cluster) -> None:
+def test_a_deposed_controller_refuses_and_resigns(cluster: Cluster) -> None:
     cluster.create_topic("t", (1, 2))
     cluster.admin.store.write([[SetData("/controller_epoch", b"2")]])
     assert shut_down(cluster, 1).error is Errors.STALE_CONTROLLER_EPOCH

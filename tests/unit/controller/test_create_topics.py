@@ -58,7 +58,7 @@ def test_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_manual_assignment_and_config(cluster: Cluster) -> None:
+def test_a_topic_is_created_with_its_assignment_and_configs(cluster: Cluster) -> None:
     topic = CreatableTopic(
         "t", assignments={0: (2, 1), 1: (1, 0)}, configs={"retention.ms": "5000"}
     )
@@ -73,7 +73,7 @@ def test_defaults_stand_in_for_minus_one(cluster: Cluster) -> None:
     assert (result.num_partitions, result.replication_factor) == (1, 1)
 
 
-def test_no_leader_in_time(cluster: Cluster) -> None:
+def test_a_topic_without_a_leader_in_time_is_created_with_a_timeout_error(cluster: Cluster) -> None:
     cluster.ask(0, CreateTopicsRequest((CreatableTopic("t", assignments={0: (7,)}),), 500))
     cluster.run()
     assert not cluster.replies
@@ -104,7 +104,7 @@ def test_a_leader_that_dies_before_all_partitions_have_one_is_waited_for(cluster
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_who_does_not_wait_is_answered_at_once(cluster: Cluster, timeout_ms: int) -> None:
+def test_a_request_without_a_timeout_is_answered_at_once(cluster: Cluster, timeout_ms: int) -> None:
     cluster.ask(0, CreateTopicsRequest((PLAIN,), timeout_ms))
     assert cluster.active.step()
     (message,) = cluster.replies
@@ -174,7 +174,7 @@ def test_each_topic_has_its_own_error(
     assert cluster.state(T0).leader_epoch == 0
 
 
-def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
+def test_bad_names_assignments_and_configs_are_refused_one_by_one(cluster: Cluster) -> None:
     results = create(
         cluster,
         CreatableTopic("a b", 1, 1),
@@ -253,7 +253,7 @@ def test_a_topic_named_twice_is_not_made(cluster: Cluster) -> None:
     assert cluster.admin.get_all_topics_in_cluster() == ["u"]
 
 
-def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start(3, candidates=(3,))
     cluster.ask(3, CreateTopicsRequest((PLAIN,), 1000))
     cluster.run()

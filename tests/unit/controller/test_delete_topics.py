@@ -76,7 +76,7 @@ def test_a_topic_that_is_halted_is_gone_for_clients_all_the_same(cluster: Cluste
     assert cluster.admin.get_topic_deletions() == ["t"]
 
 
-def test_a_broker_that_does_not_hear_of_it_makes_the_answer_late(cluster: Cluster) -> None:
+def test_a_broker_that_does_not_get_the_metadata_delays_the_response(cluster: Cluster) -> None:
     cluster.brokers[0].is_silent = True
     ask(cluster, "t", "nowhere", timeout_ms=500)
     assert not cluster.replies
@@ -132,7 +132,7 @@ def test_a_session_that_expired_unnoticed_is_an_error(cluster: Cluster) -> None:
     assert answered(cluster) == {"t": Errors.UNKNOWN_SERVER_ERROR}
 
 
-def test_another_broker_is_not_the_controller(cluster: Cluster) -> None:
+def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start_broker(3, is_candidate=True)
     cluster.run()
     ask(cluster, "t", controller_id=3)
@@ -162,7 +162,7 @@ def test_a_request_that_a_dying_session_throws_away_is_answered(cluster: Cluster
     assert answered(cluster) == {"t": Errors.NOT_CONTROLLER}
 
 
-def test_disabled_is_an_error_of_its_own() -> None:
+def test_deletion_that_is_disabled_has_its_own_error() -> None:
     cluster = Cluster(delete_topic_enable=False)
     cluster.start(0, 1)
     cluster.create_topic("t", (1,))

@@ -66,7 +66,7 @@ def test_an_entry_without_replicas_is_refused_alone(replicas: bytes, reason: str
     cluster.assert_nothing_failed()
 
 
-def test_kafka_begins_it_and_never_completes_it() -> None:
+def test_kafka_begins_a_reassignment_to_no_replicas_and_never_completes_it() -> None:
     cluster = cluster_of_two(KAFKA_2_8_2)
     cluster.create_topic("t", (0, 1), (0, 1))
     reassign(cluster, b'{"topic":"t","partition":0,"replicas":[]}')
@@ -101,7 +101,7 @@ def test_kafka_stumbles_over_an_entry_with_null() -> None:
     assert cluster.admin.path_exists(ReassignPartitionsZNode.path)
 
 
-def test_a_topic_that_is_stuck_so_is_served() -> None:
+def test_a_topic_that_kafka_left_in_such_a_reassignment_is_served() -> None:
     cluster = cluster_of_two(NO_QUIRKS)
     cluster.create_topic("t", (0, 1), (0, 1))
     cluster.admin.set_data(TopicZNode.path("t"), STUCK)

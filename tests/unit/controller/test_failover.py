@@ -131,7 +131,7 @@ def test_features_that_are_disabled_and_yet_there_are_logged(
     assert updated == (status == 0)
 
 
-def test_only_the_controller_hears_of_a_topic_that_allows_unclean_elections(
+def test_only_the_controller_is_notified_of_a_topic_that_allows_unclean_elections(
     cluster: Cluster,
 ) -> None:
     cluster.paused.update(ALL)
@@ -174,7 +174,9 @@ def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_a_controller_that_went_before_anybody_watched_it_is_replaced(cluster: Cluster) -> None:
+def test_a_controller_that_ended_before_any_candidate_watched_it_is_replaced(
+    cluster: Cluster,
+) -> None:
     cluster.paused.add(0)
     cluster.admin.set_data(ControllerZNode.path, ControllerZNode.encode(0, 1))
     cluster.admin.delete(ControllerZNode.path)
@@ -183,7 +185,7 @@ def test_a_controller_that_went_before_anybody_watched_it_is_replaced(cluster: C
     assert cluster.admin.get_controller_epoch() == (2, 2)
 
 
-def test_brokers_hear_first_who_lives_then_everything(cluster: Cluster) -> None:
+def test_brokers_get_the_live_brokers_first_and_then_all_partitions(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
     cluster.forget()
     cluster.kill_broker(0)
@@ -203,7 +205,7 @@ def test_brokers_hear_first_who_lives_then_everything(cluster: Cluster) -> None:
     assert everything.controller_epoch == 2
 
 
-def test_what_the_dead_controller_led_costs_two_epochs(cluster: Cluster) -> None:
+def test_partitions_led_by_the_dead_controller_cost_two_epochs(cluster: Cluster) -> None:
     led, followed = cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
     cluster.forget()
     cluster.kill_broker(0)

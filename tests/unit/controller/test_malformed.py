@@ -18,7 +18,7 @@ B0 = TopicPartition("bad", 0)
 
 
 @pytest.mark.parametrize("data", [b"", None, b"not json", b'{"partitions":{"0":"x"}}', b"[]"])
-def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) -> None:
+def test_a_malformed_topic_is_quarantined(cluster: Cluster, data: bytes | None) -> None:
     cluster.admin.create(BAD, data)
     (tp,) = cluster.create_topic("t", (0, 1))
     assert cluster.state(tp).leader == 0
@@ -137,7 +137,7 @@ def test_a_malformed_state_concerns_its_partition_alone(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize("data", [b"garbage", b'{"leader":1}'])
-def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
+def test_a_malformed_state_that_is_older_than_its_topic_is_quarantined(
     cluster: Cluster, data: bytes
 ) -> None:
     path = "/brokers/topics/t/partitions/0/state"
@@ -158,7 +158,9 @@ def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
     assert len(cluster.rows(Kind.ZNODE_MALFORMED)) == 1
 
 
-def test_a_state_that_is_mended_while_its_topic_is_deleted_elects_nobody(cluster: Cluster) -> None:
+def test_a_state_that_is_repaired_while_its_topic_is_deleted_elects_no_leader(
+    cluster: Cluster,
+) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     sound = TopicPartitionStateZNode.encode(cluster.state(tp), 1)
     cluster.write_state(tp, b"?")
@@ -261,7 +263,7 @@ def test_quirks_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) ->
         (b"0,-1", "duplicate or negative replicas: [0, -1]"),
     ],
 )
-def test_a_topic_with_a_partition_that_nobody_could_lead_is_set_apart(
+def test_a_topic_with_a_partition_without_replicas_is_quarantined(
     cluster: Cluster, replicas: bytes, reason: str
 ) -> None:
     cluster.admin.create(BAD, b'{"version":3,"partitions":{"1":[1],"0":[%b]}}' % replicas)
@@ -298,7 +300,7 @@ def test_quirk_c2_takes_in_a_partition_without_replicas() -> None:
     assert cluster.active.context.all_topics == {"bad"}
 
 
-def test_foreign_and_malformed_brokers_are_set_apart(cluster: Cluster) -> None:
+def test_foreign_and_malformed_brokers_are_quarantined(cluster: Cluster) -> None:
     other = cluster.stores[2]
     other.write([[Create("/brokers/ids/x", b"{}", True)], [Create("/brokers/ids/9", b"{}", True)]])
     cluster.run()
@@ -309,7 +311,9 @@ def test_foreign_and_malformed_brokers_are_set_apart(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_a_malformed_registration_that_is_mended_or_goes_is_no_news(cluster: Cluster) -> None:
+def test_a_malformed_registration_that_is_repaired_or_deleted_is_no_change(
+    cluster: Cluster,
+) -> None:
     path, info = "/brokers/ids/9", BrokerInfo(broker_info(9))
     store = cluster.stores[2]
     store.write([[Create(path, b"{}", True)], [Create("/brokers/ids/x", b"{}", True)]])
@@ -494,7 +498,7 @@ def test_quirk_c2_fails_the_whole_event() -> None:
     assert cluster.state(tp).leader == 0
 
 
-def test_quirk_c2_overwrites_what_is_not_json() -> None:
+def test_quirk_c2_overwrites_a_state_that_is_not_json() -> None:
     cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0)
     cluster.admin.create(BAD, b"not json")

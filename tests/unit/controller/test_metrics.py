@@ -19,7 +19,7 @@ def rendered(cluster: Cluster) -> dict[str, float]:
     return {name: float(value) for name, _, value in samples}
 
 
-def test_gauges_of_the_controller_and_of_a_candidate() -> None:
+def test_the_controller_exports_its_gauges_and_a_candidate_exports_zeros() -> None:
     cluster = Cluster()
     cluster.start(0, 1, 2, candidates=(0, 1))
     cluster.create_topic("t", (2,), (2, 0))
@@ -49,7 +49,7 @@ def test_gauges_of_the_controller_and_of_a_candidate() -> None:
     assert samples[f'{prefix}GlobalTopicCount{{controller="1"}}'] == 0
 
 
-def test_timers_queues_and_channels() -> None:
+def test_timers_queues_and_channels_are_exported() -> None:
     cluster = Cluster()
     cluster.start(0, 1)
     cluster.brokers[1].is_silent = True

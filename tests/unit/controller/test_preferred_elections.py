@@ -205,7 +205,7 @@ def test_more_than_a_tenth_led_by_others_is_an_imbalance(
     cluster.assert_nothing_failed()
 
 
-def test_the_check_is_repeated_and_leaves_out_what_cannot_be_moved(cluster: Cluster) -> None:
+def test_the_check_is_repeated_and_skips_partitions_that_cannot_be_moved(cluster: Cluster) -> None:
     tps = imbalanced(cluster, 4, 2)
     # A replica outside the ISR cannot lead, and a partition that moves is left alone.
     led_by(cluster, tps[2], 2, 2)
@@ -234,7 +234,7 @@ def test_topics_that_are_deleted_do_not_count(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("election_type", ElectionType)
-def test_a_client_asks_for_what_cannot_be_elected(
+def test_a_client_gets_an_error_for_each_leader_that_cannot_be_elected(
     cluster: Cluster, election_type: ElectionType
 ) -> None:
     (deleted,) = cluster.create_topic("w", (1, 3))

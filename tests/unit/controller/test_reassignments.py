@@ -96,7 +96,7 @@ def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> Non
     assert assigned(cluster, T3) == ReplicaAssignment((1,)), "it was complete at once"
 
 
-def test_what_is_asked_for_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
+def test_a_request_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
     cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
     cluster.run()
     assert alter(cluster, {T0: (0, 2), T2: None}) == {
@@ -177,7 +177,7 @@ def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: 
     assert assigned(cluster, T0) == ReplicaAssignment((2, 3))
 
 
-def test_a_broker_that_is_shutting_down_hears_of_the_new_replicas(cluster: Cluster) -> None:
+def test_a_broker_that_is_shutting_down_is_notified_of_the_new_replicas(cluster: Cluster) -> None:
     alter(cluster, {T0: (1, 0)})
     cluster.active.context.add_shutting_down_broker(2)
     cluster.forget()
@@ -239,7 +239,7 @@ def test_kafka_8249_halts_the_deletion_of_a_topic_whose_reassignment_is_resumed(
     assert [row.outcome for row in halted] == ["topic reassignment in progress"]
 
 
-def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
+def test_a_reassignment_whose_topic_vanishes_at_its_end_is_over(
     cluster: Cluster,
 ) -> None:
     alter(cluster, {T0: (1, 2)})

@@ -88,7 +88,7 @@ def test_rows_are_numbered_within_an_epoch_and_within_a_key() -> None:
     assert (journal.rows[-1].seq, journal.rows[-1].key_seq) == (1, 1)
 
 
-def test_no_row_outside_an_epoch() -> None:
+def test_rows_outside_an_epoch_are_not_recorded() -> None:
     recorder, journal, _ = made()
     recorder.occurrence(Kind.EVENT, detail="Startup")
     recorder.begin_epoch(1)
@@ -185,7 +185,7 @@ def test_the_rows_of_a_big_failover_are_cheap() -> None:
     assert (calls["call"] + calls["c_call"]) / ROWS < CALLS_OF_A_ROW
 
 
-def test_info_leaves_out_what_is_about_single_replicas() -> None:
+def test_info_leaves_out_rows_about_single_replicas() -> None:
     clock, text = VirtualClock(), io.StringIO()
     log = StateChangeLog(1, clock, state_change=text, is_trace=False)
     log.epoch = 2

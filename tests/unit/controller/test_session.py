@@ -65,7 +65,7 @@ def test_a_lone_controller_wins_its_next_session_too(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_what_was_queued_for_the_old_session_is_answered(cluster: Cluster) -> None:
+def test_requests_queued_for_the_old_session_are_answered(cluster: Cluster) -> None:
     controller = cluster.active
     cluster.ask(0, AlterIsrRequest(0, 1, {}))
     assert not cluster.replies
@@ -100,7 +100,7 @@ def test_a_failed_login_leaves_a_live_session_alone(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_kafka_13461_is_controller_and_knows_nothing() -> None:
+def test_with_kafka_13461_a_failed_login_leaves_a_controller_without_topics() -> None:
     cluster = Cluster(Quirks(kafka_13461=True))
     cluster.start(*ALL, candidates=ALL)
     cluster.create_topic("t", (1,))

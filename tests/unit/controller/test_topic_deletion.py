@@ -107,7 +107,7 @@ def _answer(cluster: Cluster, number: int, error: Errors) -> None:
     cluster.run()
 
 
-def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_comes_anew(
+def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_restarts(
     cluster: Cluster,
 ) -> None:
     cluster.create_topic("u", (1, 2))
@@ -207,7 +207,7 @@ def test_znodes_of_a_vanished_topic_that_cannot_be_deleted_are_logged(cluster: C
     )
 
 
-def test_what_halts_a_deletion_is_reported_once_and_again_by_the_next_controller(
+def test_a_halted_deletion_is_reported_once_by_each_controller(
     cluster: Cluster,
 ) -> None:
     (u0,) = cluster.create_topic("u", (0, 1))
@@ -232,7 +232,7 @@ def test_what_halts_a_deletion_is_reported_once_and_again_by_the_next_controller
     ]
 
 
-def test_a_broker_that_is_shutting_down_hears_of_the_deletion(cluster: Cluster) -> None:
+def test_a_broker_that_is_shutting_down_is_notified_of_the_deletion(cluster: Cluster) -> None:
     cluster.active.context.add_shutting_down_broker(0)
     assert cluster.brokers[0].leader_of(T0) == 1
     mark(cluster, "t")
@@ -295,7 +295,9 @@ def create_below(cluster: Cluster, times: int) -> list[str]:
     return created
 
 
-def test_what_appears_below_a_topic_while_it_is_deleted_is_deleted_too(cluster: Cluster) -> None:
+def test_znodes_that_appear_below_a_topic_while_it_is_deleted_are_deleted_too(
+    cluster: Cluster,
+) -> None:
     created = create_below(cluster, 1)
     mark(cluster, "t")
     assert len(created) == 1

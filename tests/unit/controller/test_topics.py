@@ -61,7 +61,7 @@ def test_a_new_topic_comes_online(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_brokers_hear_once_of_a_new_topic(cluster: Cluster) -> None:
+def test_brokers_are_notified_once_of_a_new_topic(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1), (2, 0))
     first, metadata = (
         [r for r in cluster.brokers[1].requests if isinstance(r, kind) and r.partition_states]
@@ -313,7 +313,7 @@ def test_a_topic_whose_znode_has_no_room_for_an_id_is_served_without(cluster: Cl
     cluster.assert_nothing_failed()
 
 
-def test_a_deposed_controller_says_what_it_could_not_create(cluster: Cluster) -> None:
+def test_a_deposed_controller_logs_the_topic_that_it_could_not_create(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1))
     cluster.admin.store.write([[SetData("/controller_epoch", b"2")]])
     cluster.add_partitions("t", (0, 1), (1, 2))

@@ -253,7 +253,7 @@ def test_as_many_are_planted_as_were_asked_for(small: tuple[Path, Truth]) -> Non
     assert msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth) == truth
 
 
-def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path, Truth]) -> None:
+def test_a_plain_count_finds_exactly_the_planted_anomalies(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     count = Count(lines(folder / JOURNAL_FILE))
     assert count.rows == SMALL.events == truth.rows
@@ -271,7 +271,7 @@ def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path
         assert count.found[kind] == planted_lines(truth, kind), kind
 
 
-def test_an_anomaly_says_what_its_rows_are_about(small: tuple[Path, Truth]) -> None:
+def test_an_anomaly_names_the_subject_of_its_rows(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
     names = ("epoch", "topic", "partition", "replica", "key_seq", "controller")
@@ -536,7 +536,7 @@ def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
     assert sizes.total() == 300
 
 
-def test_nothing_is_overwritten_and_nothing_left_of_what_failed(tmp_path: Path) -> None:
+def test_a_failed_generation_leaves_nothing_and_overwrites_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "there"
     folder.mkdir()
     with pytest.raises(UsageError, match="already exists"):
@@ -547,7 +547,7 @@ def test_nothing_is_overwritten_and_nothing_left_of_what_failed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("written_as", list(Format))
-def test_a_format_refuses_what_it_cannot_hold(written_as: Format) -> None:
+def test_a_format_refuses_values_that_it_cannot_hold(written_as: Format) -> None:
     for kind in Planted:
         options = HistoryOptions(100, 20_000, planted={kind: 1})
         if kind in CANNOT_HOLD[written_as]:

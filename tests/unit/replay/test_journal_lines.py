@@ -72,7 +72,7 @@ def test_every_field_of_a_row_comes_through() -> None:
     assert row == {**expected, **about_it}
 
 
-def test_what_a_row_leaves_out_is_unknown_or_none() -> None:
+def test_fields_that_a_row_leaves_out_are_unknown_or_none() -> None:
     (row,) = read(line() + b"\n")
     absent = {name for name, value in row.items() if value is None}
     assert {"topic", "leader", "isr", "since_ms", "key_seq", "zk_version"} <= absent

@@ -69,7 +69,7 @@ def test_short_times_do_not_hide_the_long_ones(
     assert table.total == (shown if note else len(rows) + more)
 
 
-def test_rows_of_several_logs_say_whose_they_are() -> None:
+def test_rows_of_several_logs_name_their_log() -> None:
     def columns(*logs: tuple[str, str]) -> tuple[Sequence[str], Sequence[Any]]:
         of = [{"source": source, "run": run, "topic": "t"} for source, run in logs]
         table = table_of(answers_of(epochs=of, topics=of), "topics", "T", ("topic", "topic"))
@@ -181,7 +181,7 @@ def test_no_heading_breaks_inside_a_word_at_80_columns(
         assert any(word in line.split() for line in lines), word
 
 
-def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
+def test_a_value_that_the_source_of_a_row_cannot_know_is_unknown() -> None:
     zero = dict.fromkeys(("illegal", "missing", "failed", "shrinks", "unclean", "offlines"), 0)
     topics = [
         {"source": source, "run": "r", "topic": "t", "trouble": 1, **zero}
@@ -249,12 +249,14 @@ def test_totals_of_intervals_without_a_start_are_lower_bounds() -> None:
         ({"after_file": "f", "after_line": 1}, "t-3", "f:1"),
     ],
 )
-def test_cells_of_a_row(row: Row, key: str, after: str) -> None:
+def test_a_row_names_its_partition_or_replica_and_its_predecessor(
+    row: Row, key: str, after: str
+) -> None:
     assert key_text({"topic": "t", "partition": 3, **row}) == key
     assert after_text(row) == after
 
 
-def test_cells_without_a_value() -> None:
+def test_values_that_are_missing_are_shown_as_unknown_or_empty() -> None:
     assert [or_unknown(cell) for cell in (None, "", 0, "x")] == ["unknown", "unknown", 0, "x"]
     assert [ids_text(ids) for ids in (None, [], [2, 10])] == ["", "", "2,10"]
     assert (time_cell(None), duration_cell(None)) == ("", "")
@@ -268,7 +270,9 @@ def test_cells_without_a_value() -> None:
         ({"unclean": 1, "missing": 2}, "Violations: 2 lost rows, 1 unclean election.", Tone.BAD),
     ],
 )
-def test_the_verdict_of_a_page(found: dict[str, int], verdict: str, tone: Tone) -> None:
+def test_the_verdict_of_a_page_counts_violations(
+    found: dict[str, int], verdict: str, tone: Tone
+) -> None:
     numbers = ("events", "partitions", "elections", "leaderless_ms", "offline_ms", "undated")
     zero = dict.fromkeys((*numbers, "open_reassignments"), 0)
     logs = [{"source": "journal", "run": "r", **zero}]
@@ -431,7 +435,7 @@ TABLES = {
 """A page's tables of ``a_row_of_each_listing``: the titles of the columns, and the rows."""
 
 
-def test_the_tables_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_has_a_table_for_each_listing(capsys: pytest.CaptureFixture[str]) -> None:
     place = {"file": "f", "line": 7, "text": "x"}
     damaged, gone = (Listing(({**place, "problem": what},), 1) for what in ("bad", "gone"))
     loss = DataLoss({"bad": 12_345}, 1, damaged, gone)

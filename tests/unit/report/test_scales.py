@@ -85,7 +85,7 @@ def test_a_thinned_line_keeps_its_ends_and_every_peak_and_dip() -> None:
         (-1_500, "-1.50 s"),
     ],
 )
-def test_durations_in_words(duration_ms: int, text: str) -> None:
+def test_durations_are_shown_in_at_most_two_units(duration_ms: int, text: str) -> None:
     assert duration_text(duration_ms) == text
 
 

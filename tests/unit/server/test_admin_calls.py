@@ -149,7 +149,7 @@ def test_refused_topics_come_with_code_and_message() -> None:
     assert (topic, failure.error, failure.message) == ("t", Errors.INVALID_PARTITIONS, "no")
 
 
-def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
+def test_results_are_sorted_and_requests_keep_their_order() -> None:
     admin = Admin({T1: ApiError(), T0: ApiError()})
     http_admin(admin.request).alter_partition_reassignments({T1: (1,), T0: (2,)}, 5)
     assert list(admin.asked[0][1][0]) == [T1, T0]
@@ -158,7 +158,7 @@ def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
     assert [one.partition for one in answer.partitions] == [0, 1]
 
 
-def test_config_overrides_are_in_the_order_of_what_is_asked() -> None:
+def test_config_overrides_are_in_the_order_of_the_request() -> None:
     asked = [ConfigResource("topics", "u"), TOPIC, ConfigResource("brokers", "1")]
     admin = Admin({entity: {"b": "1", "a": "2"} for entity in asked})
     assert list(http_admin(admin.request).overrides(asked)) == asked

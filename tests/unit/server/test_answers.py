@@ -60,7 +60,7 @@ SCOPE = {"type": "http", "method": "PUT", "path": "/x", "query_string": b"", "he
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, KlammError) else str(value),
 )
-def test_the_status_of_each_error(error: KlammError, status: int) -> None:
+def test_each_error_has_its_http_status(error: KlammError, status: int) -> None:
     answer = asyncio.run(on_error(Request(SCOPE), error))
     assert answer.status_code == status
     assert json.loads(bytes(answer.body))["error"]["message"] == "m"

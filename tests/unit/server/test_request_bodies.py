@@ -66,7 +66,7 @@ def test_chunks_become_a_body(chunks: tuple[bytes, ...]) -> None:
 
 
 @pytest.mark.parametrize("chunks", [(b"x" * 21,), (b"x" * 20, b"y")])
-def test_a_body_that_is_too_large(chunks: tuple[bytes, ...]) -> None:
+def test_a_body_that_is_too_large_is_refused_and_frees_its_slot(chunks: tuple[bytes, ...]) -> None:
     async def work(bodies: RequestBodies) -> None:
         for _ in range(3):  # each frees its slot
             with pytest.raises(BodyTooLarge, match="the body exceeds 0 MiB"):
@@ -75,7 +75,7 @@ def test_a_body_that_is_too_large(chunks: tuple[bytes, ...]) -> None:
     in_loop(work)
 
 
-def test_a_body_that_is_too_slow() -> None:
+def test_a_body_that_is_too_slow_is_refused() -> None:
     async def work(bodies: RequestBodies) -> None:
         with pytest.raises(BodyTooSlow, match=r"the body did not arrive within 0\.1 s"):
             async with bodies.read(request(b"a", ends=False)):
@@ -84,7 +84,7 @@ def test_a_body_that_is_too_slow() -> None:
     in_loop(work)
 
 
-def test_a_client_that_goes_before_its_body_has_come() -> None:
+def test_a_disconnect_before_the_end_of_the_body_is_reported() -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.disconnect"}
 
@@ -97,7 +97,7 @@ def test_a_client_that_goes_before_its_body_has_come() -> None:
     in_loop(work)
 
 
-def test_two_large_bodies_at_once() -> None:
+def test_a_third_large_body_is_refused_while_two_are_read() -> None:
     async def work(bodies: RequestBodies) -> None:
         async with bodies.read(request(LARGE)), bodies.read(request(LARGE)):
             assert await body_of(bodies, b"x" * 10) == b"x" * 10
@@ -131,7 +131,7 @@ def test_a_large_body_waits_until_another_has_been_handled() -> None:
         (b"[" * 100_000, "malformed request: nested too deeply"),
     ],
 )
-def test_a_body_that_cannot_be_decoded(body: bytes, message: str) -> None:
+def test_a_malformed_body_is_refused_in_one_line(body: bytes, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         asyncio.run(decode(bytearray(body), list[Any]))
     assert refused.value.message.startswith(message)

@@ -54,7 +54,7 @@ def test_a_hint_tells_a_missing_port_from_one_that_is_too_large(listen: str, hin
     ],
     ids=str,
 )
-def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
+def test_values_at_the_limits_are_accepted(values: dict[str, Any]) -> None:
     assert ServerConfig(**values).brokers == values["brokers"]
 
 
@@ -112,7 +112,7 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) -> None:
+def test_values_beyond_the_limits_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as refused:
         ServerConfig(**values)
     assert said in refused.value.message
@@ -130,7 +130,7 @@ def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) ->
         ("9092", "[::1]:19092", ("::1", 19092), ("127.0.0.1", 9093)),
     ],
 )
-def test_where_brokers_listen_and_where_clients_find_them(
+def test_brokers_listen_and_advertise_as_configured(
     listen: str, advertised: str | None, end_point: tuple[str, int], second: tuple[str, int]
 ) -> None:
     config = ServerConfig(**LISTEN, listen=listen, advertised_listener=advertised)
@@ -182,7 +182,7 @@ def test_a_broker_id_has_a_port() -> None:
             check_broker_id(broker_id)
 
 
-def test_what_only_this_machine_reaches() -> None:
+def test_only_loopback_addresses_are_local() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("0.0.0.0", "192.0.2.1", "::", "example.org", "")))
 
@@ -212,5 +212,5 @@ def test_only_the_first_signal_counts(number: signal.Signals) -> None:
         ("::", "http://[::1]:5"),
     ],
 )
-def test_the_url_for_clients_on_this_machine(host: str, url: str) -> None:
+def test_the_url_of_a_wildcard_address_is_that_of_the_loopback(host: str, url: str) -> None:
     assert url_of(host, 5) == url

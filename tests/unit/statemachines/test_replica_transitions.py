@@ -57,7 +57,7 @@ def test_states_after_a_failover_follow_broker_and_directory() -> None:
     }
 
 
-def test_a_new_replica_hears_of_its_leader_as_new() -> None:
+def test_a_new_replica_gets_its_leader_marked_as_new() -> None:
     context = cluster({"t-0": (1, 2), "u-0": (2, 1)}, replica_state=None)
     context.leaderships.pop(C)
     batch = move(context, 2, NEW)
@@ -81,7 +81,7 @@ def test_a_leader_cannot_become_a_new_replica() -> None:
     assert outcome.changes == [] and batch.is_empty and snapshot(context) == before
 
 
-def test_a_new_replica_comes_online_in_silence_and_any_other_hears_of_its_leader() -> None:
+def test_a_new_replica_comes_online_without_a_request_and_any_other_gets_its_leader() -> None:
     context = cluster({"t-0": (1, 2), "t-1": (1, 2), "u-0": (1, 2)})
     context.put_replica_states(2, [A], NEW)
     context.put_replica_states(2, [B], OFFLINE)

@@ -69,7 +69,7 @@ def test_requests_are_answered_after_the_client_is_authenticated(version: int) -
         ("OTHER", RequestKey(HANDSHAKE, 1, 1), "unsupported_sasl_mechanism"),
     ],
 )
-def test_a_client_that_is_refused_hears_of_it_after_a_pause(
+def test_a_client_that_is_refused_gets_its_answer_after_a_pause(
     mechanism: str, key: RequestKey, error: str
 ) -> None:
     async def script(talk: Talk) -> None:
@@ -86,7 +86,9 @@ def test_a_client_that_is_refused_hears_of_it_after_a_pause(
     ("size", "ends_with"),
     [(0, None), (MAX_RECEIVE_BYTES, None), (MAX_RECEIVE_BYTES + 1, InvalidRequestFrame)],
 )
-def test_how_large_a_token_may_be(size: int, ends_with: type[Exception] | None) -> None:
+def test_a_token_larger_than_the_limit_ends_the_connection(
+    size: int, ends_with: type[Exception] | None
+) -> None:
     assert MAX_RECEIVE_BYTES == 512 << 10
 
     async def script(talk: Talk) -> None:
@@ -118,7 +120,7 @@ def test_a_client_may_leave_before_it_is_authenticated() -> None:
     run(script, authenticator=plain())
 
 
-def test_faults_of_requests_before_the_client_is_authenticated() -> None:
+def test_request_faults_apply_before_the_client_is_authenticated() -> None:
     async def script(talk: Talk) -> None:
         faults = talk.transport.request_faults
         for api in ("ApiVersions", "SaslHandshake"):

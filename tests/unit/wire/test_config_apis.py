@@ -314,7 +314,7 @@ def test_configs_are_set_and_deleted(
         ),
     ],
 )
-def test_incremental_changes_that_are_refused(
+def test_invalid_incremental_changes_are_refused_with_kafkas_texts(
     admin: PlayedAdmin, configs: list[Any], why: str
 ) -> None:
     assert altered(admin, alteration(TOPIC, "t", *configs)) == (Errors.INVALID_REQUEST, why)

@@ -240,7 +240,7 @@ def test_the_versions_of_apis_need_no_broker(
         (b"\0" * 2_000, {}),
     ],
 )
-def test_what_is_no_request_ends_the_connection(
+def test_bytes_that_are_no_request_end_the_connection(
     frame: bytes, errors: dict[tuple[str, str], float]
 ) -> None:
     async def script(talk: Talk) -> None:
@@ -251,7 +251,7 @@ def test_what_is_no_request_ends_the_connection(
     run(script, socket_request_max_bytes="1000")
 
 
-def test_a_request_that_is_cut_off_is_none() -> None:
+def test_a_request_that_is_cut_off_ends_the_connection() -> None:
     async def script(talk: Talk) -> None:
         talk.writer.write(framed(b"\0" * 40)[:-1])
         talk.writer.close()
@@ -324,7 +324,7 @@ CREATION = {
 }
 
 
-def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
+def test_the_listener_answers_only_while_its_broker_does() -> None:
     async def script(talk: Talk) -> None:
         talk.send(ACLS, creations=())
         asked = await talk.next_asked()
@@ -339,7 +339,7 @@ def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
     run(script)
 
 
-def test_what_the_listener_answers_has_the_addresses_of_the_listener() -> None:
+def test_answers_of_the_listener_have_its_own_addresses() -> None:
     async def script(talk: Talk) -> None:
         key = RequestKey(DESCRIBE_CLUSTER, 0, 4)
         talk.send(key, include_cluster_authorized_operations=False)
@@ -396,7 +396,7 @@ def test_a_broker_handles_one_request_of_many_elements_at_a_time() -> None:
     run(script)
 
 
-def test_faults_of_requests_that_the_listener_answers() -> None:
+def test_request_faults_apply_to_requests_that_the_listener_answers() -> None:
     async def script(talk: Talk) -> None:
         faults = talk.transport.request_faults
         key = RequestKey(API_VERSIONS, 0, 4)
@@ -426,7 +426,7 @@ def test_faults_of_requests_that_the_listener_answers() -> None:
         (RequestFault("CreateAcls", None, None, 1, delay_ms=20), "security_disabled"),
     ],
 )
-def test_a_fault_refuses_or_delays_what_the_listener_would_answer(
+def test_a_fault_refuses_or_delays_requests_that_the_listener_would_answer(
     fault: RequestFault, error: str
 ) -> None:
     async def script(talk: Talk) -> None:

@@ -76,7 +76,7 @@ def deliver_all(transport: SimulatedTransport, clock: VirtualClock) -> None:
         transport.deliver_due()
 
 
-def test_a_response_that_nobody_waits_for_any_more_is_dropped() -> None:
+def test_a_response_to_a_withdrawn_request_is_dropped() -> None:
     transport, asked = RoutedTransport(), list[Message]()
     transport.register(BROKER, asked.append)
     client = RequestClient(CLIENT)
@@ -98,7 +98,7 @@ def test_messages_of_a_dead_broker_arrive_before_its_disconnection() -> None:
     assert answered == [answer, GONE]
 
 
-def test_what_is_sent_before_the_end_is_heard_of_is_lost_with_the_connection() -> None:
+def test_messages_sent_before_the_disconnection_is_noticed_are_lost() -> None:
     transport, clock, answered, asked = simulated(1)
     transport.send(request(1))
     deliver_all(transport, clock)

@@ -51,7 +51,7 @@ def creates(count: int, data: bytes | None = None) -> list[WriteOp]:
     return [Create(f"/n{i:03d}", data) for i in range(count)]
 
 
-def test_groups_are_filled() -> None:
+def test_operations_fill_groups_in_order() -> None:
     assert Recorder(group_size=4).sizes(creates(10)) == [4, 4, 2]
     assert Recorder(group_size=1).sizes(creates(3)) == [1, 1, 1]
     assert Recorder().sizes([]) == []

@@ -63,7 +63,7 @@ def test_a_strange_tree_is_asked_about(client: KafkaZkClient) -> None:
     assert foreign_cluster(client) == "the Kafka cluster without an id"
 
 
-def test_an_unreadable_cluster_id_is_said(client: KafkaZkClient) -> None:
+def test_an_unreadable_cluster_id_is_reported(client: KafkaZkClient) -> None:
     client.create_recursive("/cluster/id", b"x")
     assert foreign_cluster(client) == "the Kafka cluster with an unreadable /cluster/id"
 

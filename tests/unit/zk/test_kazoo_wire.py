@@ -59,7 +59,7 @@ def test_a_path_too_big_is_refused() -> None:
         SingleRead(op, ROOT, lambda _, __: None)
 
 
-def test_the_answer_to_a_multi_read() -> None:
+def test_the_response_to_a_multi_read_is_decoded() -> None:
     paths = ("/a", "/b", "/empty")
     ops = [*map(GetData, paths), Exists("/a"), GetChildren("/"), Exists("/c")]
     [request] = multi_reads(ops, ROOT)

@@ -266,7 +266,7 @@ def test_a_lost_reply_leaves_no_top_level_path_out(after: bool) -> None:
         assert set(PERSISTENT_ZK_PATHS) <= set(server.tree.nodes)
 
 
-def test_lost_replies_to_single_writes() -> None:
+def test_single_writes_survive_lost_replies() -> None:
     server, store = world()
     client = KafkaZkClient(store)
 

@@ -279,5 +279,5 @@ def path_of(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", PATHS, ids=ids(PATHS))
-def test_paths_are_those_of_kafka(case: Case) -> None:
+def test_paths_of_znodes_are_those_of_kafka(case: Case) -> None:
     assert path_of(case) == case["path"]

@@ -58,7 +58,7 @@ def test_a_topic_id_has_kafkas_two_lines(tmp_path: Path) -> None:
     assert read_topic_id(path) == TOPIC_ID
 
 
-def test_meta_properties_say_whose_directory_it_is(tmp_path: Path) -> None:
+def test_meta_properties_name_the_broker_and_cluster_of_a_directory(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     write_meta_properties(path, MetaProperties("c1", 3))
     assert path.read_text() == "cluster.id=c1\nversion=0\nbroker.id=3\n"
@@ -83,7 +83,7 @@ def test_meta_properties_are_read_as_java_reads_properties(tmp_path: Path) -> No
     ("read", "nothing"),
     [(read_offsets, {}), (read_epochs, ()), (read_topic_id, None), (read_meta_properties, None)],
 )
-def test_no_file_is_nothing(
+def test_a_missing_file_reads_as_empty(
     read: Callable[[Path], object], nothing: object, tmp_path: Path
 ) -> None:
     assert read(tmp_path / "missing") == nothing

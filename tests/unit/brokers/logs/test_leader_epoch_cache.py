@@ -23,7 +23,7 @@ SEQUENCES = [json.loads(line) for line in VECTORS.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("steps", SEQUENCES, ids=range(len(SEQUENCES)))
-def test_entries_and_answers_are_kafkas(steps: list[dict[str, Any]]) -> None:
+def test_the_cache_has_the_entries_and_answers_of_kafkas_cache(steps: list[dict[str, Any]]) -> None:
     entries: EpochEntries = ()
     for step in steps:
         name, *args = step["call"]

@@ -97,7 +97,7 @@ def test_a_tail_of_zeros_is_cut(tmp_path: Path) -> None:
     )
 
 
-def test_what_follows_a_spoilt_batch_goes_with_it(tmp_path: Path) -> None:
+def test_batches_after_a_corrupt_batch_are_cut_with_it(tmp_path: Path) -> None:
     directory = written(tmp_path)
     spoil(directory / f"{4:020d}.log", ONE + 65)
     log = reopened(directory, recovery_point=4)
@@ -110,7 +110,7 @@ def test_what_follows_a_spoilt_batch_goes_with_it(tmp_path: Path) -> None:
     assert not [name for name in contents(directory) if name.startswith(f"{8:020d}")]
 
 
-def test_what_was_flushed_is_never_cut(tmp_path: Path) -> None:
+def test_flushed_records_are_never_cut(tmp_path: Path) -> None:
     """Damaged records are detected when they are read; other records can be read."""
     directory = written(tmp_path)
     spoil(directory / LOG, ONE + 65)
@@ -158,7 +158,7 @@ def test_a_clean_stop_that_was_none_takes_the_log_offline(tmp_path: Path) -> Non
     assert damaged_at(directory, 10, is_clean=True) == 9
 
 
-def test_what_a_clean_stop_did_not_leave_is_checked(tmp_path: Path) -> None:
+def test_bytes_added_after_a_clean_stop_are_cut(tmp_path: Path) -> None:
     directory = written(tmp_path)
     with (directory / f"{8:020d}.log").open("ab") as file:
         file.write(bytes(100))
@@ -313,7 +313,7 @@ def test_the_index_of_the_active_segment_is_made_again(tmp_path: Path) -> None:
     assert os.path.getsize(log.directory / f"{8:020d}.index") == 8
 
 
-def test_what_belongs_to_no_segment_is_removed(tmp_path: Path) -> None:
+def test_files_that_belong_to_no_segment_are_removed(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = contents(directory)
     for is_clean in (True, False):

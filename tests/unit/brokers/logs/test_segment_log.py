@@ -64,7 +64,7 @@ def test_a_log_gives_the_time_of_appending_if_it_stamps_records(tmp_path: Path) 
     assert again.log_append_time_ms == NOW_MS + 6
 
 
-def test_the_index_entry_of_the_article(tmp_path: Path) -> None:
+def test_the_index_entry_is_that_of_the_worked_example(tmp_path: Path) -> None:
     """Segment 00000000000000368769, entry (3,497): offset 368772 is found at byte 497."""
     first = batch(b"", b"", b"x" * (497 - len(batch(b"", b"", b"x" * 200)) + 200))
     assert len(first) == 497
@@ -170,7 +170,7 @@ def test_a_record_within_a_batch_is_found_by_its_time(tmp_path: Path) -> None:
     assert log.offset_for_time(NOW_MS + 1) == TimestampOffset(NOW_MS + 1, 1, 0)
 
 
-def test_what_a_leader_refuses_is_not_in_the_log(tmp_path: Path) -> None:
+def test_a_batch_that_a_leader_refuses_is_not_in_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=3 * ONE, max_message_bytes=5 * ONE))
     good = batch(b"v")
     refused: list[tuple[bytes, type[Exception], str]] = [
@@ -224,7 +224,7 @@ def test_a_batch_that_is_sent_again_is_not_appended_again(tmp_path: Path) -> Non
     assert log.append_as_leader(second, 1, NOW_MS) == Appended(2, 2)
 
 
-def test_a_follower_takes_what_follows_its_end(tmp_path: Path) -> None:
+def test_a_follower_appends_only_at_its_end(tmp_path: Path) -> None:
     leader, follower = open_log(tmp_path / "1"), open_log(tmp_path / "2")
     for epoch, value in ((0, b"a"), (0, b"b"), (3, b"c")):
         append(leader, value, epoch=epoch)
@@ -306,7 +306,7 @@ def test_only_a_compacted_log_may_lack_an_offset(tmp_path: Path, is_compacted: b
             log.read(1, 10 * ONE)
 
 
-def test_a_log_can_begin_anew_elsewhere(tmp_path: Path) -> None:
+def test_a_log_can_restart_at_another_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", epoch=1)
     log.truncate_fully_and_start_at(100)
@@ -384,7 +384,7 @@ def test_old_segments_go_up_to_the_high_watermark(tmp_path: Path) -> None:
     assert deleted_bytes(log, late_ms * 2, 6) == 0
 
 
-def test_too_much_goes_and_so_does_what_is_before_the_start(tmp_path: Path) -> None:
+def test_segments_beyond_the_size_or_before_the_log_start_are_deleted(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=2 * ONE, retention_bytes=4 * ONE)
     log = open_log(tmp_path, config)
     for _ in range(7):
@@ -425,7 +425,7 @@ def test_an_epoch_that_cannot_be_written_is_an_error_that_names_the_file(tmp_pat
         log.start_epoch(1)
 
 
-def test_no_file_stays_open(tmp_path: Path) -> None:
+def test_a_log_keeps_no_file_open(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     logs = [open_log(tmp_path / str(number)) for number in range(20)]
     for log in logs:
