@@ -18,11 +18,9 @@ T0 = TopicPartition("t", 0)
 
 def grown(quirks: Quirks = NO_QUIRKS) -> Cluster:
     """Broker 2 came back: the ISR of t-0 is [0, 1], epoch 1, version 1."""
-    cluster = Cluster(quirks)
-    cluster.start(0, 1, 2)
+    cluster = Cluster(quirks).start(0, 1, 2)
     cluster.create_topic("t", (0, 1, 2))
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.start(2)
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     cluster.forget()
@@ -40,10 +38,7 @@ def propose(
     """Propose a state as its leader does: the new state, or the error of the partition."""
     broker_epoch = cluster.active.context.live_broker_epochs[state.leader]
     request = AlterIsrRequest(state.leader, broker_epoch if epoch is None else epoch, {tp: state})
-    cluster.ask(0, request)
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, AlterIsrResponse)
+    answer = cluster.request(request, AlterIsrResponse)
     return answer.partitions[tp] if answer.error is Errors.NONE else answer.error
 
 
@@ -126,9 +121,8 @@ def test_proposals_for_unknown_partitions_or_by_unknown_brokers_are_refused(
     for epoch in (1, known - 1, known + 1):
         assert propose(cluster, state, epoch=epoch) is Errors.STALE_BROKER_EPOCH
     stranger = LeaderAndIsr(8, 1, (0,), 1)
-    cluster.ask(0, AlterIsrRequest(8, 1, {T0: stranger}))
-    cluster.run()
-    assert cluster.answer() == AlterIsrResponse(Errors.STALE_BROKER_EPOCH, {})
+    answer = cluster.request(AlterIsrRequest(8, 1, {T0: stranger}), AlterIsrResponse)
+    assert answer == AlterIsrResponse(Errors.STALE_BROKER_EPOCH, {})
     stale = "Ignoring AlterIsr due to stale broker epoch"
     assert cluster.logged("Ignoring AlterIsr") == [
         *(f"{stale} {epoch} for broker 0" for epoch in (1, known - 1, known + 1)),
@@ -138,18 +132,16 @@ def test_proposals_for_unknown_partitions_or_by_unknown_brokers_are_refused(
 
 def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start(3, candidates=(3,))
-    cluster.ask(3, AlterIsrRequest(0, 1, {}))
-    cluster.run()
-    assert cluster.answer() == AlterIsrResponse(Errors.NOT_CONTROLLER, {})
+    answer = cluster.request(AlterIsrRequest(0, 1, {}), AlterIsrResponse, 3)
+    assert answer == AlterIsrResponse(Errors.NOT_CONTROLLER, {})
 
 
 def test_one_bad_partition_leaves_the_others_alone(cluster: Cluster) -> None:
     (u0,) = cluster.create_topic("u", (0, 1))
     epoch = cluster.active.context.live_broker_epochs[0]
     fenced, good = LeaderAndIsr(0, 0, (0,), 1), LeaderAndIsr(0, 0, (0,), 0)
-    cluster.ask(0, AlterIsrRequest(0, epoch, {T0: fenced, u0: good}))
-    cluster.run()
-    assert cluster.answer() == AlterIsrResponse(
+    answer = cluster.request(AlterIsrRequest(0, epoch, {T0: fenced, u0: good}), AlterIsrResponse)
+    assert answer == AlterIsrResponse(
         Errors.NONE, {T0: Errors.FENCED_LEADER_EPOCH, u0: LeaderAndIsr(0, 0, (0,), 1)}
     )
     assert cluster.state(u0).isr == (0,)

@@ -111,8 +111,7 @@ def test_the_simulated_world_pauses_on_virtual_time() -> None:
 
 
 def test_no_controller_is_elected_while_the_candidacy_is_on_hold() -> None:
-    cluster = Cluster()
-    cluster.start(*ALL, candidates=ALL)
+    cluster = Cluster().start(*ALL, candidates=ALL)
     (t0,) = cluster.create_topic("t", (0, 1))
     cluster.candidacy.hold = "the disk is full"
     for controller in cluster.controllers.values():

@@ -22,22 +22,13 @@ T0 = TopicPartition("t", 0)
 PLAIN = CreatableTopic("t", 2, 2)
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    made.forget()
-    return made
-
-
 def create(
     cluster: Cluster, *topics: CreatableTopic, timeout_ms: int = 1000, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     """Ask and run: the results, in the order of the request."""
-    cluster.ask(0, CreateTopicsRequest(topics, timeout_ms, validate_only))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, CreateTopicsResponse)
+    answer = cluster.request(
+        CreateTopicsRequest(topics, timeout_ms, validate_only), CreateTopicsResponse
+    )
     return list(answer.topics)
 
 
@@ -93,8 +84,7 @@ def test_a_leader_that_dies_before_all_partitions_have_one_is_waited_for(cluster
     topic = CreatableTopic("t", assignments={0: (1,), 1: (7,)})
     cluster.ask(0, CreateTopicsRequest((topic,), 500))
     cluster.run()
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     cluster.start(7)
     assert not cluster.replies
     cluster.start(1)
@@ -358,16 +348,14 @@ def test_a_timeout_that_was_due_when_the_session_ended_is_answered(cluster: Clus
 
 
 def test_a_former_controller_answers_when_the_next_one_has_elected_the_leaders() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, candidates=(0, 1))
+    cluster = Cluster().start(0, 1, 2, candidates=(0, 1))
     topic = CreatableTopic("t", assignments={0: (7,)})
     cluster.ask(0, CreateTopicsRequest((topic,), 30_000))
     cluster.run()
     cluster.paused.add(0)
     cluster.admin.delete("/controller")
     cluster.run()
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert cluster.active is cluster.controllers[1]
     assert not cluster.replies
     cluster.start(7)

@@ -42,22 +42,20 @@ NONE = ApiError(Errors.NONE)
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster(cluster: Cluster) -> Cluster:
     """Brokers 0, 1 and 2, of which broker 0 is the controller; t has four partitions."""
-    found = Cluster()
-    found.start(0, 1, 2)
-    found.create_topic("t", *[(0, 1)] * 4)
-    found.forget()
-    return found
+    cluster.create_topic("t", *[(0, 1)] * 4)
+    cluster.forget()
+    return cluster
 
 
 def alter(
     cluster: Cluster, reassignments: dict[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Errors]:
-    cluster.ask(0, AlterPartitionReassignmentsRequest(reassignments))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, AlterPartitionReassignmentsResponse) and answer.error == NONE
+    answer = cluster.request(
+        AlterPartitionReassignmentsRequest(reassignments), AlterPartitionReassignmentsResponse
+    )
+    assert answer.error == NONE
     return {tp: one.error for tp, one in answer.partitions.items()}
 
 
@@ -79,8 +77,7 @@ def assigned(cluster: Cluster, tp: TopicPartition) -> ReplicaAssignment:
 def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> None:
     none = TopicPartition("none", 0)
     asked = {T0: (1, 2), T1: (), T2: (-1, 2), none: (1,), T3: (1, 1)}
-    cluster.admin.create_partition_reassignment(asked)
-    cluster.run()
+    cluster.reassign(asked)
     (line,) = cluster.logged("Failed reassignment through zk")
     assert line == (
         "Failed reassignment through zk with the following errors: Map("
@@ -97,8 +94,7 @@ def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> Non
 
 
 def test_a_request_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
-    cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2), T1: (1, 2)})
     assert alter(cluster, {T0: (0, 2), T2: None}) == {
         T0: Errors.NONE,
         T2: Errors.NO_REASSIGNMENT_IN_PROGRESS,
@@ -113,10 +109,11 @@ def test_a_request_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
 def listed(
     cluster: Cluster, *partitions: TopicPartition, every: bool = False
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    cluster.ask(0, ListPartitionReassignmentsRequest(None if every else partitions))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, ListPartitionReassignmentsResponse) and answer.error == NONE
+    answer = cluster.request(
+        ListPartitionReassignmentsRequest(None if every else partitions),
+        ListPartitionReassignmentsResponse,
+    )
+    assert answer.error == NONE
     return dict(answer.partitions)
 
 
@@ -166,8 +163,7 @@ def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: 
         cluster.paused.add(0)
         for broker_id in (2, 3):
             cluster.kill_broker(broker_id)
-        cluster.paused.clear()
-        cluster.run()
+        cluster.resume()
         assert assigned(cluster, T0) == ReplicaAssignment((2, 3, 0, 1), (2, 3), (0, 1))
         assert cluster.active.context.partitions_being_reassigned == {T0}
         assert cluster.state(T0).leader == 0
@@ -226,13 +222,11 @@ def test_requests_that_a_failure_left_behind_make_the_controller_resign(cluster:
 
 
 def test_kafka_8249_halts_the_deletion_of_a_topic_whose_reassignment_is_resumed() -> None:
-    cluster = Cluster(Quirks(kafka_8249=True))
-    cluster.start(0, 1)
+    cluster = Cluster(Quirks(kafka_8249=True)).start(0, 1)
     cluster.create_topic("t", (0, 1))
     cluster.admin.create_partition_reassignment({T0: (1, 2)})
     cluster.brokers[1].is_silent = True
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     cluster.forget()
     cluster.start(2)
     halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)
@@ -260,13 +254,11 @@ def test_a_reassignment_whose_topic_vanishes_at_its_end_is_over(
 
 
 def test_a_znode_that_is_deleted_by_hand_is_begun_again(cluster: Cluster) -> None:
-    cluster.admin.create_partition_reassignment({T0: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2)})
     cluster.admin.delete(ReassignPartitionsZNode.path)
     cluster.run()
     assert alter(cluster, {T0: None}) == {T0: Errors.NONE}
-    cluster.admin.create_partition_reassignment({T0: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2)})
     assert assigned(cluster, T0) == ReplicaAssignment((1, 2, 0), (2,), (0,))
 
 
@@ -280,8 +272,7 @@ def change_znode(cluster: Cluster, *partitions: TopicPartition) -> None:
 def test_an_entry_that_was_removed_is_begun_again_when_it_is_added_again(
     cluster: Cluster, is_cancelled: bool
 ) -> None:
-    cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2), T1: (1, 2)})
     if is_cancelled:
         cluster.ask(0, AlterPartitionReassignmentsRequest({T0: None}))
         assert cluster.active.step()
@@ -350,10 +341,8 @@ def test_isr_changes_in_a_row_complete_their_reassignments_in_the_first_event(
 
 def test_a_topic_that_is_being_deleted_is_not_reassigned(cluster: Cluster) -> None:
     (new,) = cluster.create_topic("u", (1, 2))
-    cluster.kill_broker(2)
-    cluster.run()
-    cluster.admin.create_delete_topic_path("u")
-    cluster.run()
+    cluster.stop(2)
+    cluster.delete_topic("u")
     assert alter(cluster, {new: (0, 1)}) == {new: Errors.UNKNOWN_TOPIC_OR_PARTITION}
     assert cluster.logged("Skipping reassignment of u-0") == [
         "Skipping reassignment of u-0 since the topic is currently being deleted"

@@ -17,7 +17,6 @@ from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
 from klamm.zk.store import SetData, WatchEvent, WatchKind
 from klamm.zk.znodes import (
-    ControllerZNode,
     ReassignPartitionsZNode,
     TopicPartitionStateZNode,
 )
@@ -25,14 +24,6 @@ from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
 TOPIC = "/brokers/topics/t"
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    made.forget()
-    return made
 
 
 def test_a_new_topic_comes_online(cluster: Cluster) -> None:
@@ -129,8 +120,7 @@ def test_without_a_live_replica_the_partition_stays_new(cluster: Cluster) -> Non
     (failed,) = cluster.rows(Kind.PARTITION_FAILED)
     assert "No assigned replica is alive." in (failed.outcome or "")
     assert "StateChangeFailedException" in cluster.state_change_logs[0].getvalue()
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     skipped = "Leader not yet assigned for partition t-0. Skip sending UpdateMetadataRequest."
     texts = (log.getvalue() for log in cluster.controller_logs.values())
     assert sum(text.count(skipped) for text in texts) == 2, "one for each replica"
@@ -239,8 +229,7 @@ def test_a_reassignment_increments_the_epoch_of_a_state_that_another_wrote(
 
 def test_a_refused_request_leaves_the_reassignment_of_the_znode_alone(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1))
-    cluster.admin.create_partition_reassignment({T0: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2)})
     cluster.ask(0, AlterPartitionReassignmentsRequest({T0: (1, 1)}))
     cluster.run()
     assert cluster.admin.get_partition_reassignment() == {T0: (1, 2)}
@@ -265,14 +254,12 @@ def test_a_reassignment_that_is_added_while_another_is_removed_is_not_lost(
 
 
 def test_with_quirk_c2_a_broker_that_a_topic_znode_names_twice_has_one_replica() -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0, 1)
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0, 1)
     cluster.admin.create("/brokers/topics/t", b'{"version":2,"partitions":{"0":[1,1]}}')
     cluster.run()
     new = ["t-0 r1 NonExistent>New", "t-0 r1 New>Online"]
     assert cluster.moves(Kind.REPLICA_TRANSITION) == new
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     assert not cluster.admin.path_exists("/brokers/topics/t")
     assert cluster.moves(Kind.REPLICA_TRANSITION) == [
         *new,
