@@ -17,8 +17,6 @@ from klamm.cluster.requests import (
     AlterIsrRequest,
     AlterIsrResponse,
     Message,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
 )
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import (
@@ -30,6 +28,7 @@ from tests.unit.brokers.network import (
     fetch_of,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -316,8 +315,7 @@ def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> No
 def test_a_deleted_partition_is_not_proposed_again(network: Network) -> None:
     fetch(network, 2, T1)
     fetch(network, 2, T0)
-    named = StopReplicaPartitionState(T0, -2, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica())
     answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
     assert [list(items(message)) for message in asked(network)] == [[T1]]
 
@@ -327,8 +325,7 @@ def test_nothing_is_due_after_the_partition_of_a_failed_request_is_deleted(
 ) -> None:
     fetch(network, 2)
     answer(network, error=Errors.NOT_CONTROLLER)
-    named = StopReplicaPartitionState(T0, -2, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica())
     assert network.brokers[1].alter_isr_manager.next_due_ms() is None
 
 

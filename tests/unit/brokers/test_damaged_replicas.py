@@ -19,17 +19,13 @@ from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrResponse,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
     StopReplicaResponse,
 )
-from klamm.cluster.types import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
+from klamm.cluster.types import LEADER_DURING_DELETE
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.conformance.replica_logs import NOW_MS
 from tests.conformance.segment_logs import SegmentLogFactory
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     Network,
@@ -37,6 +33,7 @@ from tests.unit.brokers.network import (
     fetch_of,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -116,8 +113,7 @@ def test_a_damaged_replica_is_reported_again_and_deleted_with_its_topic(network:
     network.request(1, update_metadata(cached(T0, leader=2)))
     assert host(network, in_sync) is STORAGE, "the topic is not deleted after all"
     network.request(1, update_metadata(cached(T0, leader=LEADER_DURING_DELETE)))
-    named = StopReplicaPartitionState(T0, EPOCH_DURING_DELETE, True)
-    answer = network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    answer = network.request(1, stop_replica())
     assert answer == StopReplicaResponse(Errors.NONE, {T0: Errors.NONE})
     # A new topic of that name has a log again, until its directory fails.
     assert host(network, state(T0, isr=(1,))) is Errors.NONE

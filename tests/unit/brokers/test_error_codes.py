@@ -21,7 +21,6 @@ from klamm.cluster.requests import (
     Address,
     LeaderAndIsrResponse,
     Request,
-    StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
@@ -36,6 +35,7 @@ from tests.unit.brokers.network import (
     fetch_of,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -87,8 +87,7 @@ def test_requests_with_a_stale_broker_epoch_are_refused(
     metadata = network.request(1, update_metadata(cached(T1), broker_epoch=in_request))
     assert metadata == UpdateMetadataResponse(expected)
     assert (T1 in hosted(network).metadata_cache) == (expected == Errors.NONE)
-    stopped = StopReplicaPartitionState(T0, 5, True)
-    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, in_request, [stopped])
+    stop = stop_replica(T0, 5, broker_epoch=in_request)
     per_partition = {} if expected else {T0: Errors.NONE}
     assert network.request(1, stop) == StopReplicaResponse(expected, per_partition)
 
@@ -114,7 +113,7 @@ def test_requests_with_a_stale_controller_epoch_are_refused(
         "StopReplica": current,
     }
     network.request(1, teachers[learned_from])
-    stop = StopReplicaRequest(CONTROLLER, in_request, -1, [StopReplicaPartitionState(T0, 0, False)])
+    stop = stop_replica(T0, 0, delete=False, controller_epoch=in_request)
     per_partition = {} if expected else {T0: Errors.NONE}
     assert network.request(1, stop) == StopReplicaResponse(expected, per_partition)
     metadata = network.request(1, update_metadata(cached(), controller_epoch=in_request))
@@ -224,16 +223,14 @@ def test_stop_replica_has_kafkas_error_and_deletes_only_when_told_to(
     network: Network, tp: Any, leader_epoch: int, delete: bool, expected: Errors
 ) -> None:
     was_hosted = tp in hosted(network).replica_manager.partitions
-    named = StopReplicaPartitionState(tp, leader_epoch, delete)
-    request = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named])
+    request = stop_replica(tp, leader_epoch, delete=delete, broker_epoch=BROKER_EPOCH)
     assert network.request(1, request) == StopReplicaResponse(Errors.NONE, {tp: expected})
     stays = was_hosted and not (delete and expected == Errors.NONE)
     assert (tp in hosted(network).replica_manager.partitions) == stays
 
 
 def test_a_deleted_partition_may_be_created_with_another_topic_id(network: Network) -> None:
-    named = StopReplicaPartitionState(T0, -2, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named]))
+    network.request(1, stop_replica(broker_epoch=BROKER_EPOCH))
     again = leader_and_isr(state(leader_epoch=0), topic_id="id-of-the-new-topic-12")
     assert network.request(1, again) == LeaderAndIsrResponse(Errors.NONE, {T0: Errors.NONE})
 
@@ -250,8 +247,7 @@ def test_partitions_of_a_failed_log_directory_have_a_storage_error(network: Netw
     storage = Errors.KAFKA_STORAGE_ERROR
     newer = network.request(1, leader_and_isr(state(T0, leader_epoch=4)))
     assert newer == LeaderAndIsrResponse(Errors.NONE, {T0: storage})
-    named = StopReplicaPartitionState(T0, -2, True)
-    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named])
+    stop = stop_replica(broker_epoch=BROKER_EPOCH)
     assert network.request(1, stop) == StopReplicaResponse(Errors.NONE, {T0: storage})
 
 
@@ -265,8 +261,7 @@ def test_a_broker_without_replicas_refuses_them_and_lets_them_be_deleted() -> No
     assert network.request(1, named) == LeaderAndIsrResponse(
         Errors.NONE, {T0: storage, T1: storage}
     )
-    deleted = StopReplicaPartitionState(T0, -2, True)
-    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [deleted])
+    stop = stop_replica(broker_epoch=BROKER_EPOCH)
     assert network.request(1, stop) == StopReplicaResponse(Errors.NONE, {T0: Errors.NONE})
     assert states_of(network) == []
 

@@ -11,18 +11,15 @@ from klamm.cluster.requests import (
     NO_CORRELATION_ID,
     Address,
     Message,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
 )
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     Network,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -193,8 +190,7 @@ def test_the_backoff_of_a_dead_leader_wakes_no_fetcher(network: Network) -> None
 def test_a_stopped_replica_does_not_fetch(network: Network) -> None:
     follow(network)
     answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
-    stopped = StopReplicaPartitionState(T0, 4, False)
-    network.request(2, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [stopped]))
+    network.request(2, stop_replica(T0, 4, delete=False))
     network.pass_time(60_000)
     assert len(fetched(network)) == 1
 

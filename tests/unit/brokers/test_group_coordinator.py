@@ -44,8 +44,6 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     Message,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
 )
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
@@ -65,11 +63,11 @@ from tests.unit.brokers.groups import (
 )
 from tests.unit.brokers.network import (
     CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     Network,
     cached,
     fetch_of,
+    stop_replica,
     update_metadata,
 )
 
@@ -136,9 +134,7 @@ def test_a_rebalance_takes_as_long_as_the_slowest_member_may(groups: Groups) -> 
 
 
 def test_a_new_member_that_waits_needs_no_heartbeats_for_five_minutes(groups: Groups) -> None:
-    number = groups.join(rebalance_ms=3_600_000)
-    groups.network.pass_time(2 * DELAY_MS)
-    old = groups.joined(number)
+    [old] = groups.admitted(groups.join(rebalance_ms=3_600_000))
     new = groups.join(session_ms=6_000)
     for _ in range(50):
         groups.network.pass_time(6_000 - 1)
@@ -223,9 +219,7 @@ def test_a_rebalancing_group_that_all_have_left_takes_a_new_member(groups: Group
     assert groups.state() == ("PreparingRebalance", 0)
     other = groups.join(protocol_type="connect")
     assert groups.joined(other).error is Errors.INCONSISTENT_GROUP_PROTOCOL
-    new = groups.join(protocols=(Protocol("other", SUBSCRIPTION),))
-    groups.network.pass_time(2 * DELAY_MS)
-    joined = groups.joined(new)
+    [joined] = groups.admitted(groups.join(protocols=(Protocol("other", SUBSCRIPTION),)))
     assert (joined.error, joined.protocol_name, joined.leader) == (
         Errors.NONE,
         "other",
@@ -257,9 +251,7 @@ def test_a_pending_member_that_joins_or_leaves_holds_up_no_rebalance(groups: Gro
     told = groups.joined(groups.join(needs_id=True))
     static = groups.joined(groups.join(told.member_id, instance="i"))
     assert (static.error, static.member_id) == (Errors.UNKNOWN_SERVER_ERROR, "")
-    number = groups.join(told.member_id, needs_id=True)
-    groups.network.pass_time(2 * DELAY_MS)
-    member = groups.joined(number)
+    [member] = groups.admitted(groups.join(told.member_id, needs_id=True))
     groups.sync(member)
     member = groups.joined(groups.join(member.member_id))
     assert member.generation_id == 2
@@ -292,9 +284,7 @@ def test_invalid_joins_are_refused() -> None:
     ids=["fits", "too long"],
 )
 def test_a_member_id_must_fit_into_a_record(groups: Groups, instance: str, error: Errors) -> None:
-    number = groups.join(instance=instance)
-    groups.network.pass_time(2 * DELAY_MS)
-    joined = groups.joined(number)
+    [joined] = groups.admitted(groups.join(instance=instance))
     assert joined.error is error
     if not error:
         assert groups.synced(groups.sync(joined, instance)).error is Errors.NONE
@@ -392,17 +382,15 @@ def test_a_static_member_that_comes_back_replaces_itself_without_a_rebalance(
 def test_a_static_member_that_left_or_is_new_needs_no_known_id(groups: Groups) -> None:
     [member] = groups.stable(instance="i")
     assert groups.leave("", "i") is Errors.NONE
-    number = groups.join(instance="i", needs_id=True)
-    groups.network.pass_time(2 * DELAY_MS)
-    joined = groups.joined(number)
+    [joined] = groups.admitted(groups.join(instance="i", needs_id=True))
     assert (joined.error, joined.generation_id) == (Errors.NONE, 3)
     assert joined.member_id != member.member_id
 
 
 def test_a_static_leader_that_does_not_rejoin_stays_a_member(groups: Groups) -> None:
-    numbers = [groups.join(instance="i", session_ms=60_000), groups.join(), groups.join()]
-    groups.network.pass_time(2 * DELAY_MS)
-    leader, *others = map(groups.joined, numbers)
+    leader, *others = groups.admitted(
+        groups.join(instance="i", session_ms=60_000), groups.join(), groups.join()
+    )
     assert leader.leader == leader.member_id
     again = [groups.join(one.member_id, protocols=(Protocol("range", b"new"),)) for one in others]
     groups.network.pass_time(REBALANCE_MS)
@@ -437,9 +425,7 @@ def test_a_rebalance_that_no_static_member_joins_is_tried_again(groups: Groups) 
 def test_static_members_without_time_to_rejoin_stay_until_their_sessions_end(
     groups: Groups,
 ) -> None:
-    numbers = [groups.join(instance="i", rebalance_ms=0), groups.join()]
-    groups.network.pass_time(2 * DELAY_MS)
-    static, other = map(groups.joined, numbers)
+    static, other = groups.admitted(groups.join(instance="i", rebalance_ms=0), groups.join())
     assert [groups.synced(groups.sync(one)).error for one in (static, other)] == [Errors.NONE] * 2
     assert groups.leave(other.member_id) is Errors.NONE
     groups.network.pass_time(SESSION_MS - 1)
@@ -528,9 +514,7 @@ def test_a_static_member_may_leave_before_its_new_id_is_stored(groups: Groups) -
 
 
 def test_a_static_member_that_is_replaced_before_its_sync_is_not_removed(groups: Groups) -> None:
-    numbers = [groups.join(), groups.join(instance="i")]
-    groups.network.pass_time(2 * DELAY_MS)
-    leader, _ = map(groups.joined, numbers)
+    leader, _ = groups.admitted(groups.join(), groups.join(instance="i"))
     groups.sync(leader)
     new = groups.joined(groups.join(instance="i"))
     assert new.member_id.startswith("i-")
@@ -542,9 +526,7 @@ def test_a_static_member_that_is_replaced_before_its_sync_is_not_removed(groups:
 
 
 def test_a_static_follower_that_comes_back_does_not_lead(groups: Groups) -> None:
-    numbers = [groups.join(), groups.join(instance="i")]
-    groups.network.pass_time(2 * DELAY_MS)
-    leader, _ = map(groups.joined, numbers)
+    leader, _ = groups.admitted(groups.join(), groups.join(instance="i"))
     groups.sync(leader)
     named = [groups.joined(groups.join(instance="i")).leader for _ in range(2)]
     assert named == [leader.member_id] * 2
@@ -732,9 +714,7 @@ def test_only_the_groups_of_a_partition_are_forgotten_with_it() -> None:
 
 def test_a_loaded_group_has_its_leader_and_its_subscriptions(tmp_path: Path) -> None:
     groups = Groups(segments=tmp_path)
-    numbers = [groups.join(instance="i", session_ms=60_000), groups.join()]
-    groups.network.pass_time(2 * DELAY_MS)
-    _, other = map(groups.joined, numbers)
+    _, other = groups.admitted(groups.join(instance="i", session_ms=60_000), groups.join())
     newer = (Protocol("range", b"\0\1" + SUBSCRIPTION[2:]),)
     again = groups.join(other.member_id, protocols=newer)
     groups.network.pass_time(REBALANCE_MS)
@@ -743,8 +723,7 @@ def test_a_loaded_group_has_its_leader_and_its_subscriptions(tmp_path: Path) -> 
     groups.sync(leader)
     for tp in (T0, U0):
         assert groups.commit(leader, tp) is Errors.NONE
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     deleted = groups.answer(groups.send(OffsetDeleteRequest("g", (T0, U0))))
     assert deleted == OffsetDeleteResponse(
         Errors.NONE, {T0: Errors.GROUP_SUBSCRIBED_TO_TOPIC, U0: Errors.NONE}
@@ -764,8 +743,7 @@ def test_groups_that_cannot_be_loaded_are_none(
     produces = groups.network.brokers[BROKER].replica_manager.leaders.produces
     appended = produces.produce(message, body, 0, 0, internal_topics_allowed=True)
     assert appended is not None and appended.partitions[OFFSETS].error is Errors.NONE
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     [record] = [one for one in caplog.records if one.levelname == "ERROR"]
     assert "Unknown group metadata message version: 9" in record.getMessage()
     assert groups.state() == ("Dead", 0)
@@ -890,29 +868,25 @@ def test_a_coordinator_loads_the_groups_that_another_has_stored(tmp_path: Path) 
         assert groups.commit(leader, tp) is Errors.NONE
     groups.network.request(BROKER, update_metadata(cached(U0, leader=-2)))
     before = groups.describe()
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     assert groups.describe() == before
     assert groups.offsets() == {T0: 42}
     assert [groups.beat(one) for one in (leader, follower)] == [Errors.NONE] * 2
     for one in (leader, follower):
         assert groups.leave(one.member_id) is Errors.NONE
-    groups.lead(leader=2, leader_epoch=6)
-    groups.lead(leader_epoch=7)
+    groups.reload()
     assert (groups.state(), groups.offsets()) == (("Empty", 0), {T0: 42})
     assert groups.answer(groups.send(DeleteGroupsRequest(("g",)))) == DeleteGroupsResponse(
         {"g": Errors.NONE}
     )
-    groups.lead(leader=2, leader_epoch=8)
-    groups.lead(leader_epoch=9)
+    groups.reload()
     assert groups.state() == ("Dead", 0)
 
 
 def test_members_of_a_loaded_group_must_send_heartbeats(tmp_path: Path) -> None:
     groups = Groups(segments=tmp_path)
     groups.stable()
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     assert groups.state() == ("Stable", 1)
     groups.network.pass_time(SESSION_MS)
     assert groups.state() == ("Empty", 0)
@@ -928,8 +902,7 @@ def test_a_loaded_group_that_is_too_large_now_begins_a_rebalance(tmp_path: Path)
 
 def test_a_replica_that_is_stopped_but_not_deleted_keeps_its_groups(groups: Groups) -> None:
     groups.stable()
-    stop = StopReplicaPartitionState(OFFSETS, 4, delete_partition=False)
-    groups.network.request(BROKER, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, (stop,)))
+    groups.network.request(BROKER, stop_replica(OFFSETS, 4, delete=False))
     assert groups.state() == ("Stable", 1)
 
 
@@ -966,8 +939,7 @@ def test_the_offsets_topic_is_created_by_one_request_at_a_time() -> None:
 
 
 def test_the_epochs_of_deleted_partitions_are_forgotten(groups: Groups) -> None:
-    stop = StopReplicaPartitionState(OFFSETS, -2, delete_partition=True)
-    groups.network.request(BROKER, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, (stop,)))
+    groups.network.request(BROKER, stop_replica(OFFSETS))
     assert groups.describe().error is Errors.NOT_COORDINATOR
     groups.lead(leader_epoch=0)
     assert groups.state() == ("Dead", 0)
@@ -993,9 +965,7 @@ def test_a_broker_counts_the_partitions_when_it_starts() -> None:
 
 
 def test_a_static_member_fences_its_waiting_sync(groups: Groups) -> None:
-    numbers = [groups.join(), groups.join(instance="i")]
-    groups.network.pass_time(2 * DELAY_MS)
-    _, follower = map(groups.joined, numbers)
+    _, follower = groups.admitted(groups.join(), groups.join(instance="i"))
     waiting = groups.sync(follower, "i")
     assert groups.answer(waiting) is None
     groups.join(instance="i")

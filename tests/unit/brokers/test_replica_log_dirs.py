@@ -24,14 +24,10 @@ from klamm.cluster.requests import (
     DescribeLogDirsResponse,
     LogDirResult,
     ReplicaInfo,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
 )
-from klamm.cluster.types import EPOCH_DURING_DELETE, TopicPartition
+from klamm.cluster.types import TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     TOPIC_ID,
@@ -39,6 +35,7 @@ from tests.unit.brokers.network import (
     cached,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 from tests.unit.brokers.replica_status import replica_status
@@ -94,8 +91,7 @@ def host(network: Network, tp: TopicPartition, *, is_new: bool = True) -> Errors
 
 
 def delete(network: Network, tp: TopicPartition) -> None:
-    named = StopReplicaPartitionState(tp, EPOCH_DURING_DELETE, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica(tp))
 
 
 # Moves
@@ -211,8 +207,7 @@ def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
 
 def test_a_move_stops_with_its_replica_and_goes_on_with_it(network: Network) -> None:
     alter(network, T0, C)
-    named = StopReplicaPartitionState(T0, 4, False)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica(T0, 4, delete=False))
     network.pass_time(1_000)
     assert logs(network, T0)[C] == [("t-0", True)]
     network.request(1, leader_and_isr(state(T0, leader_epoch=5)))

@@ -45,15 +45,13 @@ def test_records_and_the_high_watermark_reach_every_replica(
     replicas: Replicas,
 ) -> None:
     for _ in range(3):
-        replicas.produce(1, 10)
-        replicas.settle()
+        replicas.replicate(1, 10)
     assert replicas.ends() == [(30, 30)] * 3
     assert [replicas.epochs(broker_id) for broker_id in IDS] == [[(3, 0, 30)]] * 3
 
 
 def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.pass_time(60_000)
     mark = len(replicas.sent)
     replicas.pass_time(600_000)
@@ -62,8 +60,7 @@ def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas)
 
 
 def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     leader = replicas.replica(1)
     before = leader.remotes
     replicas.pass_time(600_000)
@@ -76,8 +73,7 @@ def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Rep
     assert isinstance(leader.known, bytes)
     assert len(leader.known) < 40
     assert leader.remotes == before
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends() == [(15, 15)] * 3
 
 
@@ -152,10 +148,8 @@ def test_lost_messages_are_sent_again(replicas: Replicas) -> None:
 
 
 def test_duplicate_and_late_messages_count_once(replicas: Replicas) -> None:
-    replicas.produce(1, 5)
-    replicas.settle()
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
+    replicas.replicate(1, 5)
     for message in [m for m in replicas.sent if isinstance(m.body, FetchResponse)]:
         replicas.send(message)
     replicas.settle()
@@ -166,8 +160,7 @@ def test_a_follower_that_is_behind_for_too_long_leaves_the_isr_and_the_rest_goes
     replicas: Replicas,
 ) -> None:
     replicas.lost = (3,)
-    number = replicas.produce(1, 5, timeout_ms=60_000)
-    replicas.settle()
+    number = replicas.replicate(1, 5, timeout_ms=60_000)
     replicas.pass_time(30_000)
     assert replicas.replica(1).isr == IDS
     replicas.pass_time(15_000)
@@ -200,8 +193,7 @@ def test_a_replica_that_is_about_to_join_counts_already() -> None:
     replicas.lead(1, 3, (1, 2))
     assert replicas.replica(1).maximal_isr == IDS
     replicas.lost = (3,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
 
 
@@ -223,8 +215,7 @@ def test_a_replica_that_may_not_join_no_longer_counts(
 
 def test_isrs_are_checked_twice_in_the_maximal_lag(replicas: Replicas) -> None:
     replicas.lost = (3,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     changes = replicas.brokers[1].replica_manager.leaders.isr_changes
     for _ in range(3):
         assert changes.next_due_ms() == replicas.clock.time_ms + 15_000
@@ -235,16 +226,14 @@ def test_isrs_are_checked_twice_in_the_maximal_lag(replicas: Replicas) -> None:
 
 
 def test_a_leader_begins_to_watch_its_followers_and_to_count_at_once(replicas: Replicas) -> None:
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     replicas.lost = (3,)
     replicas.lead(2, 4, told=(1, 2))
     replicas.pass_time(45_000)
     replicas.settle()
     assert replicas.replica(2).isr == (1, 2)
     replicas.lost = (1, 3)
-    replicas.produce(2, 5, acks=1)
-    replicas.settle()
+    replicas.replicate(2, 5, acks=1)
     assert replicas.ends()[1] == (10, 5)
     replicas.lead(2, 5, (2,), told=(2,))
     assert replicas.ends()[1] == (10, 10)
@@ -252,8 +241,7 @@ def test_a_leader_begins_to_watch_its_followers_and_to_count_at_once(replicas: R
 
 def test_a_former_leader_notifies_no_follower(replicas: Replicas) -> None:
     replicas.lost = (2, 3)
-    replicas.produce(1, 5, acks=1)
-    replicas.settle()
+    replicas.replicate(1, 5, acks=1)
     replicas.produce(1, 5, acks=1)
     replicas.lead(2, 4, told=(1,))
     mark = len(replicas.sent)
@@ -306,8 +294,7 @@ def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_an_error() -> None:
 
 def test_a_waiting_producer_gets_an_error_when_the_leader_changes(replicas: Replicas) -> None:
     replicas.lost = (3,)
-    number = replicas.produce(1)
-    replicas.settle()
+    number = replicas.replicate(1)
     replicas.lead(2, 4, (1, 2), told=(1,))
     assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0, 3, 0)
 
@@ -325,16 +312,13 @@ def test_a_waiting_producer_gets_an_error_when_the_log_directory_fails() -> None
 
 
 def test_a_follower_truncates_records_that_its_new_leader_never_had(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (2, 3)
-    replicas.produce(1, 7, acks=1)
-    replicas.settle()
+    replicas.replicate(1, 7, acks=1)
     assert replicas.ends()[0] == (17, 10)
     replicas.lost = (1,)
     replicas.lead(2, 4, (2, 3), told=(2, 3))
-    replicas.produce(2, 2)
-    replicas.settle()
+    replicas.replicate(2, 2)
     replicas.lost = ()
     replicas.lead(2, 5, (2, 3))
     assert replicas.epochs(1) == replicas.epochs(2) == [(3, 0, 10), (4, 10, 12)]
@@ -343,8 +327,7 @@ def test_a_follower_truncates_records_that_its_new_leader_never_had(replicas: Re
 
 
 def test_logs_that_part_in_several_epochs_come_together(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     epoch = 3
     for leader, others in ((1, (2, 3)), (2, (1, 3)), (1, (2, 3)), (2, (1, 3)), (1, (2, 3))):
         epoch += 1
@@ -363,8 +346,7 @@ def test_a_new_leader_moves_the_high_watermark_only_when_followers_fetch_at_its_
     replicas: Replicas,
 ) -> None:
     replicas.lost = (2,)
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (1, 2)
     replicas.lead(3, 4, (2, 3), told=(3,))
     assert replicas.ends()[2] == (10, 0)
@@ -377,8 +359,7 @@ def test_a_new_leader_moves_the_high_watermark_only_when_followers_fetch_at_its_
 def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
     replicas: Replicas,
 ) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (3,)
     replicas.lead(1, 4, (1,))
     replicas.produce(1, 10, acks=1)
@@ -389,8 +370,7 @@ def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
 
 
 def test_a_leader_notifies_a_follower_that_is_alive_again(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.request(1, update_metadata(live=(0, 1, 2)))
     number = replicas.produce(1, 10)
     replicas.pass_time(5_000)
@@ -414,8 +394,7 @@ def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_sent_later(
     replicas: Replicas,
 ) -> None:
     replicas.withholds = lambda m: isinstance(m.body, FetchRequest) and m.source.id == 2
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.request(1, update_metadata(live=(0, 1, 2)))
     replicas.withholds = None
     replicas.pass_time(700)
@@ -435,8 +414,7 @@ def test_a_high_watermark_whose_message_was_lost_is_requested(replicas: Replicas
         )
 
     replicas.withholds = tells_high_watermark
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.withholds = None
     replicas.pass_time(400)
     assert replicas.ends() == [(10, 10), (10, 0), (10, 10)]
@@ -458,8 +436,7 @@ def test_a_repeated_fetch_gets_the_records_of_the_lost_response() -> None:
 
 def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
     replicas.lost = (3,)
-    replicas.produce(1, 10, acks=1)
-    replicas.settle()
+    replicas.replicate(1, 10, acks=1)
     log = replicas.replica(1).log
     assert log is not None
     log.increment_log_start_offset(6)
@@ -472,8 +449,7 @@ def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
 
 
 def test_a_standing_answer_of_another_epoch_is_not_taken(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (3,)
     replicas.produce(1, 5, acks=1)
     late = [m for m in replicas.sent if isinstance(m.body, FetchResponse)][-1]
