@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 import struct
 import zlib
 from collections import Counter
@@ -209,44 +208,30 @@ def test_only_a_session_owns_a_znode_in_a_snapshot(tmp_path: Path, stored: int, 
     assert changed == last._replace(node=last.node._replace(ephemeral_owner=owner))
 
 
-def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.0"
-    path.write_bytes((DATA / "snapshot.0").read_bytes().replace(b"\2", b"\3", 1))
-    with pytest.raises(EnvironmentProblem, match="version 3 is not supported, expected 2"):
-        list(read_entries(path))
+SNAPSHOT = (DATA / "snapshot.0").read_bytes()
 
 
-@pytest.mark.parametrize("size", [8, 100, 400])
-def test_a_torn_snapshot_is_refused(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "snapshot.0"
-    path.write_bytes((DATA / "snapshot.0").read_bytes()[:size])
-    with pytest.raises(EnvironmentProblem, match="is a damaged snapshot"):
-        list(read_entries(path))
-
-
-def test_a_snapshot_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.0"
-    data = bytearray((DATA / "snapshot.0").read_bytes())
-    data[-60] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(EnvironmentProblem, match="checksum"):
-        list(read_entries(path))
-
-
-def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.1"
-    shutil.copy(LOG, path)
-    with pytest.raises(EnvironmentProblem, match="is not a ZooKeeper snapshot"):
-        list(read_entries(path))
-
-
-def test_a_snapshot_that_is_compressed_by_snappy_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.4e.snappy"
-    path.write_bytes(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
-    with pytest.raises(
-        EnvironmentProblem, match="is compressed with snappy, which is not supported"
-    ):
-        list(read_entries(path))
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("snapshot.0", SNAPSHOT.replace(b"\2", b"\3", 1), "version 3 is not supported, expected 2"),
+        *(("snapshot.0", SNAPSHOT[:size], "is a damaged snapshot") for size in (8, 100, 400)),
+        ("snapshot.0", SNAPSHOT[:-60] + bytes([SNAPSHOT[-60] ^ 1]) + SNAPSHOT[-59:], "checksum"),
+        ("snapshot.1", LOG.read_bytes(), "is not a ZooKeeper snapshot"),
+        (
+            "snapshot.4e.snappy",
+            b"\x82SNAPPY\0\0\0\0\1\0\0\0\1",
+            "compressed with snappy, which is not",
+        ),
+    ],
+    ids=["version", "torn at 8", "torn at 100", "torn at 400", "flipped bit", "log", "snappy"],
+)
+def test_a_snapshot_that_cannot_be_read_is_refused(
+    tmp_path: Path, name: str, content: bytes, problem: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=problem):
+        list(read_entries(tmp_path / name))
 
 
 def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> None:
