@@ -200,7 +200,7 @@ def test_klamm_and_kafka_take_turns_and_only_compared_steps_are_repeated() -> No
     ]
     assert list(plan([SMALL], False, 1)) == [Run(KLAMM, SMALL, PARTS)]
     assert list(plan([SMALL, single], False, 2, ("deletion",))) == [
-        Run(KLAMM, SMALL, ("deletion",)),
+        Run(KLAMM, SMALL, ("deletion",))
     ]
     assert list(plan([single], False, 1, ("deletion",))) == [Run(KLAMM, single, ("deletion",))]
 

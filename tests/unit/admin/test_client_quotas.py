@@ -114,16 +114,8 @@ def test_the_largest_rate_is_the_largest_long(client: KafkaZkClient) -> None:
             {CONNECTIONS: 2.0**31},
             f"Configuration {CONNECTIONS} must be a INT value",
         ),
-        (
-            entity(ip=None),
-            {CONNECTIONS: -1.0},
-            f"Configuration {CONNECTIONS} must be a INT value",
-        ),
-        (
-            entity(user="u"),
-            {RATE: float("inf")},
-            f"Configuration {RATE} must be a LONG value",
-        ),
+        (entity(ip=None), {CONNECTIONS: -1.0}, f"Configuration {CONNECTIONS} must be a INT value"),
+        (entity(user="u"), {RATE: float("inf")}, f"Configuration {RATE} must be a LONG value"),
     ],
 )
 def test_a_refused_change_of_quotas_writes_nothing(

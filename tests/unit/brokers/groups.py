@@ -34,14 +34,7 @@ from klamm.cluster.group_requests import (
 from klamm.cluster.requests import Address
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import TopicPartition
-from tests.unit.brokers.network import (
-    T0,
-    Network,
-    cached,
-    leader_and_isr,
-    state,
-    update_metadata,
-)
+from tests.unit.brokers.network import T0, Network, cached, leader_and_isr, state, update_metadata
 
 BROKER = 1
 CLIENT = Address("client", 5)

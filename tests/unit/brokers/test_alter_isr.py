@@ -12,12 +12,7 @@ from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchResponse, ProduceRequest
 from klamm.cluster.records import CountedBatch
-from klamm.cluster.requests import (
-    Address,
-    AlterIsrRequest,
-    AlterIsrResponse,
-    Message,
-)
+from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import (
     CONTROLLER,
@@ -63,11 +58,7 @@ def items(message: Message) -> dict[TopicPartition, LeaderAndIsr]:
 
 
 def answer(
-    network: Network,
-    *,
-    error: Errors = Errors.NONE,
-    nth: int = -1,
-    **each: LeaderAndIsr | Errors,
+    network: Network, *, error: Errors = Errors.NONE, nth: int = -1, **each: LeaderAndIsr | Errors
 ) -> None:
     """Answer a request; ``each`` maps t0, t1 to a state or an error."""
     names = {"t0": T0, "t1": T1}
@@ -129,11 +120,7 @@ def test_one_request_is_in_flight_and_the_next_takes_everything_that_waits(
 
 @pytest.mark.parametrize(
     "refusal",
-    [
-        Errors.UNKNOWN_TOPIC_OR_PARTITION,
-        Errors.FENCED_LEADER_EPOCH,
-        Errors.INVALID_UPDATE_VERSION,
-    ],
+    [Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.FENCED_LEADER_EPOCH, Errors.INVALID_UPDATE_VERSION],
 )
 def test_a_final_refusal_leaves_the_partition_to_the_controller(
     network: Network, refusal: Errors

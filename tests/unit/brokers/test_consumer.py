@@ -145,9 +145,7 @@ def test_each_leader_is_asked_once_for_the_partitions_in_the_same_state() -> Non
     reading.lead({0: (1, 4), 1: (1, 6), 2: (2, 1)})
     reading.consumer.seek(T1, 7)
     asked = {(m.destination.id, type(m.body)): m.body for m in reading.sent()}
-    assert asked.keys() == {
-        *((1, ListOffsetsRequest), (1, FetchRequest), (2, ListOffsetsRequest)),
-    }
+    assert asked.keys() == {*((1, ListOffsetsRequest), (1, FetchRequest), (2, ListOffsetsRequest))}
     lookup, fetch = asked[1, ListOffsetsRequest], asked[1, FetchRequest]
     assert isinstance(lookup, ListOffsetsRequest) and list(lookup.partitions) == [T0]
     assert isinstance(fetch, FetchRequest) and list(fetch.partitions) == [T1]

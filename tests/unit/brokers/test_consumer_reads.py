@@ -175,9 +175,7 @@ def test_a_fetch_without_a_wait_or_minimum_is_answered_at_once(replicas: Consume
     assert bounds(replicas.fetched(replicas.send_fetch(0, min_bytes=0))) == []
 
 
-def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(
-    replicas: Consumed,
-) -> None:
+def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(replicas: Consumed) -> None:
     replicas.replicate(1, 10)
     for limits, end in (
         ({"partition_max_bytes": 350}, 3),
@@ -288,9 +286,7 @@ def test_a_lookup_by_time_finds_the_first_committed_record_of_that_time_or_later
     assert replicas.offset_at(EARLIEST_TIMESTAMP, 2) == ListedOffset(Errors.NONE, -1, 0, 3)
 
 
-def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(
-    replicas: Consumed,
-) -> None:
+def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(replicas: Consumed) -> None:
     """KIP-207: the high watermark of a new leader may be behind what consumers have read."""
     begun_ms = replicas.clock.now_ms()
     replicas.produce(1, 10)

@@ -295,10 +295,7 @@ def test_a_link_that_is_cut_ends_its_copies() -> None:
     (owner, arrived), (follower, message) = cluster.given
     assert (owner, arrived) == (1, Arrived(TO_2, 210))
     assert follower == 2 and isinstance(message, Message) and batches_of(message) == [0, 1]
-    assert [copy_id for copy_id, _ in in_progress(cluster.copying)] == [
-        ReplicaCopy(T0, 1, 3),
-        MOVE,
-    ]
+    assert [copy_id for copy_id, _ in in_progress(cluster.copying)] == [ReplicaCopy(T0, 1, 3), MOVE]
 
 
 def test_every_change_of_the_next_arrival_is_notified() -> None:

@@ -82,12 +82,7 @@ def notifications(network: Network) -> int:
 
 @pytest.mark.parametrize(
     ("leader", "isr", "error"),
-    [
-        (2, (2,), Errors.NONE),
-        (2, (1, 2), STORAGE),
-        (-1, (2,), STORAGE),
-        (1, (2,), STORAGE),
-    ],
+    [(2, (2,), Errors.NONE), (2, (1, 2), STORAGE), (-1, (2,), STORAGE), (1, (2,), STORAGE)],
 )
 def test_a_damaged_replica_is_restored_from_another_leader_once_it_is_not_in_the_isr(
     network: Network, leader: int, isr: tuple[int, ...], error: Errors

@@ -7,11 +7,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
 from klamm.cluster.records import Interval, IntervalRecords
-from klamm.cluster.requests import (
-    NO_CORRELATION_ID,
-    Address,
-    Message,
-)
+from klamm.cluster.requests import NO_CORRELATION_ID, Address, Message
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import (
     T0,

@@ -21,12 +21,7 @@ from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchPartition
-from klamm.cluster.records import (
-    CountedBatch,
-    EpochEndOffset,
-    Interval,
-    IntervalRecords,
-)
+from klamm.cluster.records import CountedBatch, EpochEndOffset, Interval, IntervalRecords
 from tests.unit.brokers.network import state
 
 AT_ONCE, LATER = NextFetch.AT_ONCE, NextFetch.ON_NOTIFICATION

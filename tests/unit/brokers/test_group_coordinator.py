@@ -39,12 +39,7 @@ from klamm.cluster.group_requests import (
     SyncGroupResponse,
 )
 from klamm.cluster.records import CountedBatch
-from klamm.cluster.requests import (
-    Address,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    Message,
-)
+from klamm.cluster.requests import Address, CreateTopicsRequest, CreateTopicsResponse, Message
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -480,9 +475,7 @@ def test_a_static_member_fences_its_waiting_requests(groups: Groups) -> None:
     assert groups.state() == ("CompletingRebalance", 1)
 
 
-def test_a_static_member_with_another_choice_of_protocol_begins_a_rebalance(
-    groups: Groups,
-) -> None:
+def test_a_static_member_with_another_choice_of_protocol_begins_a_rebalance(groups: Groups) -> None:
     groups.stable(instance="i")
     new = groups.join(instance="i", protocols=(Protocol("other", b""), *PROTOCOLS))
     joined = groups.joined(new)

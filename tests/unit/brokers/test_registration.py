@@ -22,15 +22,7 @@ from klamm.cluster.requests import Address, AlterIsrRequest
 from klamm.world.journal.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
-from klamm.zk.store import (
-    Delete,
-    Exists,
-    ReadOp,
-    ReadResult,
-    StoreEvent,
-    WatchEvent,
-    WatchKind,
-)
+from klamm.zk.store import Delete, Exists, ReadOp, ReadResult, StoreEvent, WatchEvent, WatchKind
 from tests.unit.brokers.network import (
     T0,
     T1,

@@ -41,9 +41,7 @@ def test_nothing_is_sent_while_nothing_is_written(replicas: Replicas) -> None:
     assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
 
 
-def test_records_and_the_high_watermark_reach_every_replica(
-    replicas: Replicas,
-) -> None:
+def test_records_and_the_high_watermark_reach_every_replica(replicas: Replicas) -> None:
     for _ in range(3):
         replicas.replicate(1, 10)
     assert replicas.ends() == [(30, 30)] * 3
@@ -197,9 +195,7 @@ def test_a_replica_that_is_about_to_join_counts_already() -> None:
     assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
 
 
-def test_a_replica_that_may_not_join_no_longer_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replica_that_may_not_join_no_longer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     replicas = Replicas()
     replicas.confirms = False
     replicas.lead(1, 3, (1, 2))

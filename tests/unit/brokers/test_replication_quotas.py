@@ -50,10 +50,7 @@ def test_a_move_takes_disks_alone_and_competes_there_with_replication() -> None:
     move = directory_move_flow("move", TWO, "b")
     disks = {TWO.disk: 120 * MB, LogPlace(2, "b").disk: 500 * MB}
     assert rates([move], NETWORK | disks) == {"move": 120 * MB}
-    assert rates([replication, move], NETWORK | disks) == {
-        "replication": 60 * MB,
-        "move": 60 * MB,
-    }
+    assert rates([replication, move], NETWORK | disks) == {"replication": 60 * MB, "move": 60 * MB}
     throttled = NETWORK | disks | throttles(2, {MOVE: str(40 * MB)})
     assert rates([replication, move], throttled) == {"replication": 80 * MB, "move": 40 * MB}
 

@@ -14,11 +14,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetData, WatchEvent, WatchKind
-from klamm.zk.znodes import (
-    BrokerIdZNode,
-    BrokerInfo,
-    TopicPartitionStateZNode,
-)
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
 
 
@@ -181,9 +177,7 @@ def test_a_broker_that_dies_leaves_no_failed_directory_channel_or_shutdown_behin
     cluster.assert_nothing_failed()
 
 
-def test_a_bounced_broker_does_not_wait_for_an_answer_of_its_former_life(
-    cluster: Cluster,
-) -> None:
+def test_a_bounced_broker_does_not_wait_for_an_answer_of_its_former_life(cluster: Cluster) -> None:
     cluster.brokers[1].is_silent = True
     (tp,) = cluster.create_topic("t", (0, 1))
     cluster.kill_broker(1)
@@ -249,8 +243,7 @@ def test_a_version_that_another_changed_is_read_again_and_planned_again(cluster:
     raced, plain = cluster.create_topic("t", (1, 2, 0), (1, 2, 0))
     cluster.forget()
     cluster.write_state(
-        raced,
-        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,0]}',
+        raced, b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,0]}'
     )
     cluster.stop(1)
     assert cluster.state(raced) == LeaderAndIsr(0, 1, (0,), 2)

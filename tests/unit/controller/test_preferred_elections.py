@@ -18,11 +18,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, LeaderAndIsr, TopicPartition
 from klamm.zk.store import Delete, ReadOp, Transaction
-from klamm.zk.znodes import (
-    ControllerZNode,
-    PreferredReplicaElectionZNode,
-    TopicPartitionStateZNode,
-)
+from klamm.zk.znodes import ControllerZNode, PreferredReplicaElectionZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 PATH = "/admin/preferred_replica_election"

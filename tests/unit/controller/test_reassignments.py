@@ -25,15 +25,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.controller.events import PartitionReassignmentIsrChange
 from klamm.zk.memory_store import LostReply
-from klamm.zk.store import (
-    Delete,
-    ReadOp,
-    ReadResult,
-    Transaction,
-    TxnResult,
-    WatchEvent,
-    WatchKind,
-)
+from klamm.zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult, WatchEvent, WatchKind
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -233,9 +225,7 @@ def test_kafka_8249_halts_the_deletion_of_a_topic_whose_reassignment_is_resumed(
     assert [row.outcome for row in halted] == ["topic reassignment in progress"]
 
 
-def test_a_reassignment_whose_topic_vanishes_at_its_end_is_over(
-    cluster: Cluster,
-) -> None:
+def test_a_reassignment_whose_topic_vanishes_at_its_end_is_over(cluster: Cluster) -> None:
     alter(cluster, {T0: (1, 2)})
     path = TopicZNode.path("t")
     grow(cluster, T0, 0, 1, 2)

@@ -200,9 +200,7 @@ def test_znodes_of_a_vanished_topic_that_cannot_be_deleted_are_logged(cluster: C
     )
 
 
-def test_a_halted_deletion_is_reported_once_by_each_controller(
-    cluster: Cluster,
-) -> None:
+def test_a_halted_deletion_is_reported_once_by_each_controller(cluster: Cluster) -> None:
     (u0,) = cluster.create_topic("u", (0, 1))
     cluster.brokers[1].is_silent = True
     cluster.stop(2)

@@ -16,10 +16,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
 from klamm.zk.store import SetData, WatchEvent, WatchKind
-from klamm.zk.znodes import (
-    ReassignPartitionsZNode,
-    TopicPartitionStateZNode,
-)
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)

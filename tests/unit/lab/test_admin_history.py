@@ -127,9 +127,7 @@ def elect(**errors: Errors) -> tuple[Request, Response]:
 
 
 def listed(
-    asked: tuple[TopicPartition, ...] | None,
-    found: Assigned,
-    error: Errors = Errors.NONE,
+    asked: tuple[TopicPartition, ...] | None, found: Assigned, error: Errors = Errors.NONE
 ) -> tuple[Request, Response]:
     return (
         ListPartitionReassignmentsRequest(asked),

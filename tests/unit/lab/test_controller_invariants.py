@@ -97,10 +97,7 @@ def test_a_broker_that_does_not_know_the_live_brokers_is_a_violation(
     ],
 )
 def test_only_replicas_that_can_be_online_are_revived(
-    broker_id: int,
-    failed: dict[int, set[TopicPartition]],
-    shutting_down: bool,
-    why: str | None,
+    broker_id: int, failed: dict[int, set[TopicPartition]], shutting_down: bool, why: str | None
 ) -> None:
     known = context(1)
     known.replicas_on_offline_dirs = failed

@@ -14,13 +14,7 @@ from klamm.placement.assign import (
 )
 from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 from klamm.placement.draws import JavaRandom
-from tests.unit.placement.vectors import (
-    Case,
-    assert_same_error,
-    brokers_of,
-    by_partition,
-    cases,
-)
+from tests.unit.placement.vectors import Case, assert_same_error, brokers_of, by_partition, cases
 
 
 class Scripted:

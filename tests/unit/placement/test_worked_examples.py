@@ -61,10 +61,7 @@ def test_the_worked_example_of_three_racks_is_reproduced() -> None:
 
 @pytest.mark.parametrize(
     ("start_index", "expected"),
-    [
-        (0, ((0, 5), (1, 6), (2, 7), (3, 8), (4, 9))),
-        (2, ((3, 8), (4, 9), (0, 5), (1, 6), (2, 7))),
-    ],
+    [(0, ((0, 5), (1, 6), (2, 7), (3, 8), (4, 9))), (2, ((3, 8), (4, 9), (0, 5), (1, 6), (2, 7)))],
 )
 def test_leaders_go_round_from_the_start_index(start_index: int, expected: Columns) -> None:
     ids = (1000, 1001, 1002, 1003, 1004)

@@ -348,11 +348,7 @@ def test_flapping_lasts_from_its_first_shrink_to_its_last_expansion(
     assert found
     for anomaly in found:
         times = [row.t_ms for place in anomaly["places"] if (row := rows[place["line"]])]
-        assert (len(times), times[0], times[-1]) == (
-            24,
-            anomaly["begin_ms"],
-            anomaly["end_ms"],
-        )
+        assert (len(times), times[0], times[-1]) == (24, anomaly["begin_ms"], anomaly["end_ms"])
 
 
 @pytest.mark.parametrize("kind", [Planted.UNCLEAN, Planted.LEADERLESS])

@@ -114,10 +114,7 @@ def test_lists_of_broker_ids_are_read_in_old_and_new_formats() -> None:
     assert ids("") == []
     assert ids(
         "BrokerState(brokerId=4, brokerEpoch=-1), BrokerState(brokerId=5, brokerEpoch=9)"
-    ) == [
-        4,
-        5,
-    ]
+    ) == [4, 5]
 
 
 def test_lines_of_one_kind_have_one_shape() -> None:

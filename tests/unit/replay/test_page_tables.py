@@ -87,10 +87,7 @@ def test_rows_of_several_logs_name_their_log() -> None:
 def test_the_folder_of_all_files_is_not_in_each_row() -> None:
     rows = [{"file": name, "line": 3} for name in ("/a/b/c/log", "/a/bb/log", "/a/b/log")]
     table = table_of(
-        paths_within("/a/b", answers_of(late_writes=rows)),
-        "late_writes",
-        "",
-        ("", place_text),
+        paths_within("/a/b", answers_of(late_writes=rows)), "late_writes", "", ("", place_text)
     )
     assert [row[0] for row in table.rows] == ["c/log:3", "/a/bb/log:3", "log:3"]
 
@@ -204,9 +201,7 @@ def test_a_value_that_the_source_of_a_row_cannot_know_is_unknown() -> None:
     found = tables["Topics with the most problems"]
     by_source = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
     unknown = {name for name, cell in by_source["zookeeper"].items() if cell == "unknown"}
-    assert unknown == {
-        *("illegal", "times offline", "time offline"),
-    }
+    assert unknown == {*("illegal", "times offline", "time offline")}
     assert by_source["zookeeper"]["no live leader"] == "5 ms"
     assert "unknown" not in by_source["journal"].values()
     assert by_source["journal"]["times offline"] == 0
@@ -360,10 +355,7 @@ TABLES = {
         "lost before | time (UTC) | partition | rows | lost after",
         f"b:8 | {TWO_S} | t-3 on broker 5 | 9 | a:6",
     ],
-    "Violations: Lost transactions": [
-        "lost before | problem | text",
-        "f:7 | gone | x",
-    ],
+    "Violations: Lost transactions": ["lost before | problem | text", "f:7 | gone | x"],
     "Violations: Unclean elections": [
         "place | time (UTC) | partition | leader | leader epoch | ISR before | election",
         f"f:7 | {ONE_S} | t-3 | 1 → 2 | 8 | 1,4 | UNCLEAN",
@@ -415,18 +407,9 @@ TABLES = {
         "after last event of older epochs",
         f"4 | 1 | {ONE_S} | 5 ms | 6 ms",
     ],
-    "Failovers: Broker failures": [
-        "time (UTC) | failures | brokers",
-        f"{TWO_S} | 6 | 8,9",
-    ],
-    "Damaged lines: Damaged lines by problem": [
-        "problem | lines",
-        "bad | 12345",
-    ],
-    "Damaged lines: Damaged lines": [
-        "place | problem | text",
-        "f:7 | bad | x",
-    ],
+    "Failovers: Broker failures": ["time (UTC) | failures | brokers", f"{TWO_S} | 6 | 8,9"],
+    "Damaged lines: Damaged lines by problem": ["problem | lines", "bad | 12345"],
+    "Damaged lines: Damaged lines": ["place | problem | text", "f:7 | bad | x"],
     "Limits of these sources: Limited questions": [
         "question | source | answered | reason",
         "lost rows | zookeeper | partly | only zxids",

@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.replay.sources.zookeeper_changes import ClusterChange, changes_of
-from klamm.replay.sources.zookeeper_rows import (
-    ZooKeeperFile,
-    change_batches,
-    changes_in_snapshot,
-)
+from klamm.replay.sources.zookeeper_rows import ZooKeeperFile, change_batches, changes_in_snapshot
 from klamm.zk.snapshot_file import SnapshotEntry, SnapshotNode
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 

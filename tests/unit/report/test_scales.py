@@ -7,14 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from klamm.report.scales import (
-    Scale,
-    duration_text,
-    number_marks,
-    thinned,
-    time_marks,
-    time_text,
-)
+from klamm.report.scales import Scale, duration_text, number_marks, thinned, time_marks, time_text
 
 SECOND = 1000
 DAY = 86_400 * SECOND

@@ -82,18 +82,12 @@ EXAMPLES: Mapping[str, tuple[Given, Any]] = {
     ),
     "describe_log_dirs": ({"brokers": (1,)}, LOG_DIRS),
     "describe_replica_log_dirs": ({"replicas": [R0]}, {R0: ReplicaLogDirs("/a", "/b")}),
-    "alter_replica_log_dirs": (
-        {"replicas": {R0: "/b"}},
-        {R0: ApiError(Errors.LOG_DIR_NOT_FOUND)},
-    ),
+    "alter_replica_log_dirs": ({"replicas": {R0: "/b"}}, {R0: ApiError(Errors.LOG_DIR_NOT_FOUND)}),
     "incremental_alter_configs": (
         {"entities": {TOPIC: {"retention.ms": "7", "flush.ms": None}}},
         {TOPIC: {"retention.ms": "7"}},
     ),
-    "describe_configs": (
-        {"resource": TOPIC},
-        [ConfigEntry("retention.ms", "7", (SYNONYM,))],
-    ),
+    "describe_configs": ({"resource": TOPIC}, [ConfigEntry("retention.ms", "7", (SYNONYM,))]),
     "overrides": ({"entities": [TOPIC]}, {TOPIC: {"retention.ms": "7"}}),
 }
 

@@ -113,11 +113,7 @@ def test_a_bug_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize(
     ("has_begun", "kind", "statuses", "is_raised"),
-    [
-        (False, "http", [500], False),
-        (True, "http", [200], True),
-        (False, "lifespan", [], True),
-    ],
+    [(False, "http", [500], False), (True, "http", [200], True), (False, "lifespan", [], True)],
 )
 def test_an_error_becomes_an_answer_unless_one_has_begun(
     has_begun: bool, kind: str, statuses: list[int], is_raised: bool

@@ -47,12 +47,7 @@ def test_a_dump_shows_running_brokers_dead_brokers_and_the_controller() -> None:
             registration(30, "c"),
             controller(30),
             topic("t", [4, 9], [1001, 4]),
-            topic(
-                "moving",
-                [30, 5],
-                adding_replicas={"0": [5]},
-                removing_replicas={"0": []},
-            ),
+            topic("moving", [30, 5], adding_replicas={"0": [5]}, removing_replicas={"0": []}),
         ],
         "d",
     )

@@ -115,11 +115,7 @@ def test_listeners_get_the_protocols_of_the_brokers() -> None:
             {1: PLAIN, 2: OTHER, 3: replace(PLAIN, id=3)},
             "the listener A has several security protocols: SSL on broker 1, SASL_SSL on broker 2",
         ),
-        (
-            "A",
-            {},
-            "the security protocol of the listener A is not known: no broker is registered",
-        ),
+        ("A", {}, "the security protocol of the listener A is not known: no broker is registered"),
         ("C", {1: PLAIN}, "broker 1 has no listener C; its listeners: A (SSL), B (PLAINTEXT)"),
     ],
 )

@@ -69,10 +69,7 @@ def test_values_at_the_limits_are_accepted(values: dict[str, Any]) -> None:
         ({"brokers": 3, "controllers": 4}, "--controllers 4: out of range for 3 brokers"),
         ({"brokers": 3, "racks": ("a", "b", "c", "d")}, "--racks lists 4 racks for 3 brokers"),
         ({"brokers": 3, "racks": ("a", " ")}, "--racks: a rack name is empty"),
-        (
-            {"brokers": 3, "racks": ("\0x",)},
-            r"--racks: a rack name '\x00x' has control characters",
-        ),
+        ({"brokers": 3, "racks": ("\0x",)}, r"--racks: a rack name '\x00x' has control characters"),
         ({"brokers": 1, "session_timeout_ms": 999}, "--session-timeout-ms 999: out of range"),
         ({"brokers": 1, "session_timeout_ms": 60_001}, "--session-timeout-ms 60001: out of range"),
         ({"brokers": 1, "port": -1}, "--port -1 is not a valid port"),

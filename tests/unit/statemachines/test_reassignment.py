@@ -60,10 +60,7 @@ def test_a_reassignment_is_built_from_its_target_or_cancelled_without_one() -> N
     ("replicas", "message"),
     [
         ((), "Empty replica list specified in partition reassignment."),
-        (
-            (1, 1),
-            "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)",
-        ),
+        ((1, 1), "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)"),
         ((-1, 1), "Invalid broker id in replica list: ArrayBuffer(-1, 1)"),
         (
             (9, 1),

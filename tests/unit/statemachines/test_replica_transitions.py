@@ -5,10 +5,7 @@ from __future__ import annotations
 from klamm.cluster.errors import StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
 from klamm.cluster.quirks import Quirks
-from klamm.cluster.requests import (
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-)
+from klamm.cluster.requests import StopReplicaPartitionState, StopReplicaRequest
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.replica_state import ReplicaState
@@ -115,10 +112,7 @@ def test_an_offline_leader_leaves_isr_and_leadership_and_the_others_are_notified
         )
     context.put_partition_leadership_info(C, leadership(2, 4, (2, 3), 6, epoch=EPOCH - 1))
     plan = plan_replica_state_changes(context, 1, [A, B, C], OFFLINE)
-    assert plan.updates == {
-        A: LeaderAndIsr(-1, 5, (2, 3), 6),
-        B: LeaderAndIsr(2, 5, (2, 3), 6),
-    }
+    assert plan.updates == {A: LeaderAndIsr(-1, 5, (2, 3), 6), B: LeaderAndIsr(2, 5, (2, 3), 6)}
     batch = ControllerBrokerRequestBatch(context, 1)
     outcome = apply_replica_state_changes(context, plan, batch, stored(plan))
     removed = {row.topic_partition: row for row in outcome.isr_removed}

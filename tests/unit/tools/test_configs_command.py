@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.admin.configs.scram_credentials import (
-    SCRAM_MECHANISMS,
-    credential_of,
-    parse_credential,
-)
+from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_of, parse_credential
 from klamm.cluster.errors import UsageError
 from klamm.tools.command_result import CommandResult
 from klamm.tools.configs.command import _error_text, run_configs_command

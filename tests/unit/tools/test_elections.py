@@ -89,10 +89,7 @@ def test_every_result_of_an_election_is_reported() -> None:
 def test_the_hint_names_what_kafkas_text_leaves_out() -> None:
     answer = {TopicPartition("b", 0): MIXED[TopicPartition("b", 0)]}
     answers = Answers(answer)
-    result = elect(
-        [*ELECT[:3], "Unclean", "--topic", "b", "--partition", "0"],
-        answers,
-    )
+    result = elect([*ELECT[:3], "Unclean", "--topic", "b", "--partition", "0"], answers)
     assert result.stdout == "Valid replica already elected for partitions \n"
     assert (result.exit_code, result.hint) == (0, "no election was needed for b-0")
     assert answers.asked == [(ElectionType.UNCLEAN, [TopicPartition("b", 0)])]

@@ -187,10 +187,7 @@ def test_the_replication_factor_is_that_of_the_first_partition_in_scalas_order(
             "--create --topic n --partitions x --replication-factor 1",
             "Cannot parse argument 'x' of option partitions",
         ),
-        (
-            "--create --topic n --replica-assignment 0 --config a=b",
-            "Unknown topic config name: a",
-        ),
+        ("--create --topic n --replica-assignment 0 --config a=b", "Unknown topic config name: a"),
         (
             "--create --topic n --replica-assignment 0 --config retention.ms=x",
             "Invalid value x for configuration retention.ms: Not a number of type LONG",

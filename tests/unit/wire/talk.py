@@ -16,13 +16,7 @@ from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, Served
-from klamm.wire.frames import (
-    RequestKey,
-    framed,
-    parse_response,
-    request_body,
-    request_header,
-)
+from klamm.wire.frames import RequestKey, framed, parse_response, request_body, request_header
 from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
 from klamm.wire.sasl import SaslAuthenticator

@@ -13,12 +13,7 @@ from klamm.cluster.request_faults import RequestFault
 from klamm.wire import connection as connections
 from klamm.wire.connection import ConnectionLost
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, framed
-from klamm.wire.sasl import (
-    MAX_RECEIVE_BYTES,
-    AuthenticationFailed,
-    PlainServer,
-    SaslAuthenticator,
-)
+from klamm.wire.sasl import MAX_RECEIVE_BYTES, AuthenticationFailed, PlainServer, SaslAuthenticator
 from tests.unit.wire.talk import ALL_TOPICS, BROKER, KNOWN, Talk, metadata_key, talking
 
 HANDSHAKE, API_VERSIONS, AUTHENTICATE = 17, 18, 36

@@ -19,12 +19,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.cluster.requests import (
-    Address,
-    Message,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from klamm.cluster.requests import Address, Message, UpdateMetadataRequest, UpdateMetadataResponse
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.broker_connection import check_log_in
 from klamm.wire.broker_connections import BrokerConnections

@@ -14,11 +14,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from klamm.cluster.group_requests import (
-    DescribedGroup,
-    DescribeGroupsResponse,
-    JoinGroupRequest,
-)
+from klamm.cluster.group_requests import DescribedGroup, DescribeGroupsResponse, JoinGroupRequest
 from klamm.cluster.request_faults import RequestFault
 from klamm.cluster.requests import ControllerRequest, DeleteTopicsRequest, DeleteTopicsResponse
 from klamm.cluster.types import TopicPartition

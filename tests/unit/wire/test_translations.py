@@ -70,13 +70,7 @@ from klamm.cluster.requests import (
     LogDirResult,
     ReplicaInfo,
 )
-from klamm.cluster.types import (
-    Broker,
-    ElectionType,
-    EndPoint,
-    ReplicaAssignment,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, ElectionType, EndPoint, ReplicaAssignment, TopicPartition
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
 from klamm.wire.frames import InvalidRequestFrame
@@ -220,11 +214,7 @@ def test_an_older_member_that_leaves_gets_its_own_error(
     ],
 )
 def test_offset_commit_is_translated_by_its_version(
-    version: int,
-    epoch: int,
-    timestamp_ms: int,
-    member: tuple[int, str, str | None],
-    kept_ms: int,
+    version: int, epoch: int, timestamp_ms: int, member: tuple[int, str, str | None], kept_ms: int
 ) -> None:
     committed = {
         "partition_index": 0,
@@ -289,9 +279,7 @@ def test_find_coordinator_is_translated_by_its_version(version: int) -> None:
     values = {"key": "g", "key_type": 1}
     assert request(10, version, values) == FindCoordinatorRequest("g", version > 0)
     found = response(
-        10,
-        version,
-        FindCoordinatorResponse(Errors.NONE, Broker(1, (EndPoint("h", 9092),))),
+        10, version, FindCoordinatorResponse(Errors.NONE, Broker(1, (EndPoint("h", 9092),)))
     )
     assert [found[name] for name in ("node_id", "host", "port")] == [1, "h", 9092]
     unknown = response(10, version, FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE))

@@ -100,9 +100,7 @@ def test_a_broker_starts_runs_and_stops(
     assert changes == [(1, True), (1, False)]
 
 
-def test_waiting_for_the_start_of_a_broker_fails_once_it_is_stopped(
-    nodes: RunningNodes,
-) -> None:
+def test_waiting_for_the_start_of_a_broker_fails_once_it_is_stopped(nodes: RunningNodes) -> None:
     started = nodes.add(1, node())
     nodes.take(1)
     with pytest.raises(KlammError, match="broker 1 was stopped before it was registered"):

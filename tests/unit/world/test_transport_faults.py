@@ -10,19 +10,9 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
-from klamm.cluster.data_requests import (
-    FetchRequest,
-    FetchResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from klamm.cluster.request_faults import RequestFault, check_request_fault
-from klamm.cluster.requests import (
-    Address,
-    Disconnected,
-    Message,
-    UpdateMetadataResponse,
-)
+from klamm.cluster.requests import Address, Disconnected, Message, UpdateMetadataResponse
 from klamm.world.clock import VirtualClock
 from klamm.world.network import (
     CLIENTS,
@@ -160,7 +150,7 @@ def test_late_messages_let_no_later_one_overtake_them() -> None:
     routed.transport.faults = ()
     routed.transport.send(numbered(3))
     assert [(message.correlation_id, ms, order) for message, ms, order in late] == [
-        *((1, 100.0, True), (2, 0.0, True), (3, 0.0, True)),
+        *((1, 100.0, True), (2, 0.0, True), (3, 0.0, True))
     ]
     assert routed.numbers() == []
     for message, _, _ in late:
@@ -254,9 +244,7 @@ def test_a_late_message_does_not_reach_the_next_process_even_after_the_fault() -
 
 
 @pytest.mark.parametrize("sent", [produce(2), Message(TWO, CLIENT, 2, ProduceResponse({}))])
-def test_a_lost_connection_carries_nothing_until_its_client_is_notified(
-    sent: Message,
-) -> None:
+def test_a_lost_connection_carries_nothing_until_its_client_is_notified(sent: Message) -> None:
     clock, received = VirtualClock(), list[tuple[Address, int]]()
     transport = SimulatedTransport(clock, random.Random(0))
     for address in (TWO, CLIENT):

@@ -91,7 +91,7 @@ def test_a_transaction_that_fails_is_undone(tree: DataTree, op: WriteOp) -> None
     failed = apply(tree, op, SetData("/a", b"more"), Check("/x", 0), Check("/a", 0), zxid=9, ms=90)
     assert (failed.code, failed.failed_index) == (ResultCode.NONODE, 2)
     assert [result.code.name for result in failed.results] == [
-        *("OK", "OK", "NONODE", "RUNTIMEINCONSISTENCY"),
+        *("OK", "OK", "NONODE", "RUNTIMEINCONSISTENCY")
     ]
     assert state(tree) == before
 

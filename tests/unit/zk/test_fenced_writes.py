@@ -10,16 +10,7 @@ from klamm.cluster.errors import OperationTooBig, StoreError
 from klamm.zk.fenced_writes import FencedDeleter, FencedWriter
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
-from klamm.zk.store import (
-    Check,
-    Create,
-    Delete,
-    Exists,
-    ReadOp,
-    ResultCode,
-    Transaction,
-    WriteOp,
-)
+from klamm.zk.store import Check, Create, Delete, Exists, ReadOp, ResultCode, Transaction, WriteOp
 from klamm.zk.znode_client import ZNodeClient
 from tests.conformance.factories import ManualClock, ok
 

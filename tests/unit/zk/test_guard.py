@@ -7,13 +7,7 @@ import pytest
 
 from klamm.cluster.errors import NotKlamm
 from klamm.zk.dump import dump
-from klamm.zk.guard import (
-    MARKER_PATH,
-    RunInfo,
-    check_may_run_in,
-    create_marker,
-    foreign_cluster,
-)
+from klamm.zk.guard import MARKER_PATH, RunInfo, check_may_run_in, create_marker, foreign_cluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
 from tests.unit.tools.vectors import memory_server

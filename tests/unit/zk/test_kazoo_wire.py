@@ -9,15 +9,7 @@ import pytest
 from klamm.cluster.errors import OperationTooBig
 from klamm.zk.kazoo_wire import Chroot, Multi, SingleRead, multi_reads, result_code
 from klamm.zk.request_size import GROUP_BYTES
-from klamm.zk.store import (
-    Check,
-    Exists,
-    GetChildren,
-    GetData,
-    ReadResult,
-    ResultCode,
-    Stat,
-)
+from klamm.zk.store import Check, Exists, GetChildren, GetData, ReadResult, ResultCode, Stat
 
 ROOT = Chroot("")
 HEADER = struct.pack("!iqi", 1, 77, 0)

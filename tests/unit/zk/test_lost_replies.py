@@ -12,12 +12,7 @@ import pytest
 
 from klamm.cluster.errors import ControllerMoved, StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
-from klamm.cluster.types import (
-    Broker,
-    LeaderAndIsr,
-    LeaderIsrAndControllerEpoch,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.zk.controller_client import ControllerZkClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore

@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.cluster.types import (
-    Broker,
-    EndPoint,
-    LeaderAndIsr,
-    ReplicaAssignment,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.zk import znodes
 from klamm.zk.znodes import MalformedZNode, UnparsableJson, VersionRange
 

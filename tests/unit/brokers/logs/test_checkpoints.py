@@ -145,9 +145,7 @@ def test_partition_metadata_that_is_wrong_is_refused(
         ("version=0\ncluster.id=c\n", "has no cluster id or no valid broker id"),
         ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
         pytest.param(
-            f"version=0\ncluster.id=c\nbroker.id={_MANY}\n",
-            "no valid broker id",
-            id="many digits",
+            f"version=0\ncluster.id=c\nbroker.id={_MANY}\n", "no valid broker id", id="many digits"
         ),
         ("version=0\nbroker.id=1\n", "cluster.id=None"),
         ("version=0\nbroker.id=1 \ncluster.id=c\n", "broker.id=1 $"),

@@ -14,9 +14,7 @@ from klamm.brokers.logs.errors import CorruptRecord, DamagedLog
 from klamm.brokers.logs.record_batch import check_batches
 from klamm.brokers.logs.recovery import Known, RepairKind
 from klamm.brokers.logs.segment_log import SegmentLog
-from tests.unit.brokers.logs.batches import (
-    FOUR_A_SEGMENT as CONFIG,
-)
+from tests.unit.brokers.logs.batches import FOUR_A_SEGMENT as CONFIG
 from tests.unit.brokers.logs.batches import (
     NOW_MS,
     ONE,
@@ -359,8 +357,7 @@ def test_epochs_are_found_again_in_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "offset"),
-    [("0\n4\n0 0\n1 3\n2 7\n3 9\n", 6), ("0\n3\n0 0\n1 3\n3 9\n", 6)],
+    ("text", "offset"), [("0\n4\n0 0\n1 3\n2 7\n3 9\n", 6), ("0\n3\n0 0\n1 3\n3 9\n", 6)]
 )
 def test_epochs_that_contradict_the_batches_take_the_log_offline(
     tmp_path: Path, text: str, offset: int
