@@ -215,7 +215,7 @@ def test_a_broker_shows_every_config_that_it_takes_at_its_start() -> None:
     assert RATE not in entries, "a value that is no rate does not count"
 
 
-def test_a_topic_has_what_its_broker_says_in_coarser_units_but_not_where_it_comes_from() -> None:
+def test_a_topic_has_its_brokers_value_in_coarser_units_but_not_its_source() -> None:
     coarse = BrokerConfigs(static={"log.roll.hours": "2", "log.retention.hours": "-1"})
     entries = {entry.name: entry for entry in topic_entries({}, coarse)}
     assert entries["segment.ms"] == ConfigEntry("segment.ms", "7200000")
@@ -236,6 +236,6 @@ def test_static_broker_configs_are_shown_for_topics() -> None:
 
 
 @pytest.mark.parametrize("name", ["compression.type", "log.retention.ms", "min.insync.replicas"])
-def test_a_default_of_topics_changes_in_kafka_alone(world: World, name: str) -> None:
+def test_a_default_of_topics_that_only_kafka_can_change_is_refused(world: World, name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is not a dynamic config of klamm"):
         alter(world, BROKER, {name: "1"})

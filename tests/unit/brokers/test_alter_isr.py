@@ -202,7 +202,7 @@ def test_a_lost_answer_is_asked_for_again_after_the_request_timeout(network: Net
     assert network.brokers[1].next_due_ms() == network.clock.time_ms + 30_000
 
 
-def test_nothing_is_asked_before_a_controller_is_known() -> None:
+def test_no_isr_is_proposed_before_a_controller_is_known() -> None:
     network = Network()
     network.add(1)
     network.request(1, leader_and_isr(state(isr=(1,), replicas=REPLICAS)))
@@ -316,7 +316,7 @@ def test_nothing_is_due_after_the_partition_of_a_failed_request_is_deleted(
     assert network.brokers[1].alter_isr_manager.next_due_ms() is None
 
 
-def test_a_leader_that_becomes_a_follower_proposes_nothing_more(network: Network) -> None:
+def test_a_leader_that_becomes_a_follower_proposes_no_isr(network: Network) -> None:
     fetch(network, 2, T1)
     fetch(network, 2, T0)
     follower = state(leader=2, leader_epoch=4, isr=(2, 1), replicas=REPLICAS)

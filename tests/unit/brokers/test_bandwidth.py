@@ -143,7 +143,7 @@ def test_a_flow_that_changes_keeps_what_it_has_carried() -> None:
     assert completions(model, 1e6) == [("g", 6000.0), ("f", 55_000.0)]
 
 
-def test_nothing_to_carry_arrives_at_once() -> None:
+def test_an_empty_flow_arrives_at_once() -> None:
     model = model_of({A: 0}, now_ms=7.0)
     model.add(Flow("f", (A,)), 0)
     assert model.advance(7.0) == ["f"]
@@ -159,7 +159,7 @@ def test_a_year_of_thirds_loses_not_a_byte() -> None:
     assert [model.carried_bytes(i) for i in range(3)] == [year_s * 100 * MB // 3] * 3
 
 
-def test_a_copy_goes_on_as_the_original_would() -> None:
+def test_a_copy_of_the_model_continues_like_the_original() -> None:
     model = model_of({Resource(ResourceKind.DISK, i): 100 + i for i in range(301)})
     for i in range(300):
         path = (Resource(ResourceKind.DISK, i), Resource(ResourceKind.DISK, i + 1))
@@ -191,7 +191,7 @@ def test_flows_without_a_common_resource_are_not_computed_again() -> None:
     assert min(one_s) < all_s / 20
 
 
-def test_of_two_links_that_fill_together_the_first_by_name_rounds() -> None:
+def test_of_two_links_that_fill_together_the_first_by_name_is_rounded() -> None:
     flows = [Flow(i, (A,) if i < 22 else (B,)) for i in range(67)]
     flows.insert(22, Flow(67, (A, B)))
     found = rates(flows, {A: 3, B: 6})

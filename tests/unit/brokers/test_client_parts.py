@@ -70,7 +70,7 @@ def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
     assert not identity.may_send(PartitionBatches(T0), Batch(0, 1, Counted(1, 1), 0.0))
 
 
-def test_sequences_go_on_and_begin_again_after_the_last(sent: Sent) -> None:
+def test_sequences_continue_and_restart_after_the_last(sent: Sent) -> None:
     assert sent.numbers() == [(0, 0), (0, 10), (0, 20)]
     sent.partition.next_sequence = SEQUENCE_MAX - 4
     last = sent.send()
@@ -94,7 +94,7 @@ def test_a_gap_before_a_batch_that_is_not_the_next_fills_itself(sent: Sent) -> N
     assert sent.numbers() == [(0, 0), (0, 10), (0, 20)]
 
 
-def test_a_gap_before_the_next_batch_stays_so_all_begin_at_another_epoch(sent: Sent) -> None:
+def test_a_gap_before_the_next_batch_resets_all_at_another_epoch(sent: Sent) -> None:
     first, second, third = sent.batches
     sent.identity.on_acknowledged(sent.partition, first)
     assert sent.identity.can_retry(sent.partition, second, OUT_OF_ORDER)

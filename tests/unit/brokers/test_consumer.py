@@ -155,7 +155,7 @@ def test_each_leader_is_asked_once_for_the_partitions_in_the_same_state() -> Non
     assert reading.consumer.next_due_ms() == 30_000.0
 
 
-def test_a_lookup_without_a_record_goes_on_at_the_end() -> None:
+def test_a_lookup_without_a_record_continues_at_the_end() -> None:
     reading = Reading()
     reading.consumer.seek_to_time(T0, 1_000)
     (asked,) = reading.sent()

@@ -160,7 +160,7 @@ def test_a_fetch_that_may_get_few_bytes_does_not_wait_for_more() -> None:
         assert (fetched and bounds(fetched)) == (None if end is None else [(3, offset, end)])
 
 
-def test_a_fetch_does_not_wait_if_the_log_goes_on_in_another_segment(replicas: Consumed) -> None:
+def test_a_fetch_does_not_wait_if_the_log_continues_in_another_segment(replicas: Consumed) -> None:
     log = replicas.replica(1).log
     assert log is not None
     log.config = msgspec.structs.replace(log.config, segment_bytes=500)

@@ -144,7 +144,7 @@ def test_the_same_copy_continues_and_another_start_replaces_it() -> None:
     assert batches_of(message) == list(range(3, 13))
 
 
-def test_whole_batches_are_taken_on_the_way() -> None:
+def test_whole_batches_that_have_arrived_are_taken_while_the_copy_continues() -> None:
     cluster = Cluster()
     cluster.begin()
     cluster.clock.now += 99
@@ -234,7 +234,7 @@ def test_traffic_is_reserved_once_the_first_limit_is_set() -> None:
     assert cluster.copying.next_due_ms() == 1_000.0, "a dead leader reserves nothing"
 
 
-def test_a_paused_broker_sends_receives_and_moves_nothing() -> None:
+def test_a_paused_broker_neither_sends_nor_receives_nor_moves() -> None:
     cluster = Cluster()
     cluster.copying.set_capacities({DISK: 1_000})
     cluster.begin()

@@ -216,7 +216,7 @@ def test_a_malformed_config_is_quarantined(follower: Follower) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "config_change_", "a_znode_that_is_no_notice", "zzz"])
-def test_a_znode_that_is_no_notification_stops_nothing(follower: Follower, name: str) -> None:
+def test_a_znode_that_is_no_notification_is_ignored(follower: Follower, name: str) -> None:
     follower.leave(b"{}", name)
     assert list(follower.manager.malformed) == [f"{CHANGES}/{name}"]
     follower.alter("topics", "t", {UNCLEAN: "true"})

@@ -74,7 +74,7 @@ def test_a_follower_outside_the_isr_fetches_all_partitions_of_a_leader_at_once(
     assert network.brokers[2].fetchers.partition_count == 0
 
 
-def test_a_follower_in_the_isr_has_nothing_to_fetch(network: Network) -> None:
+def test_a_follower_in_the_isr_sends_no_fetch(network: Network) -> None:
     network.request(2, leader_and_isr(state(leader=1, isr=(1, 2))))
     assert fetched(network) == []
 

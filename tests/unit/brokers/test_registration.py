@@ -284,7 +284,7 @@ def test_the_status_of_a_replica_shows_its_role_and_directory() -> None:
     assert broker_counts(broker).offline == 2
 
 
-def test_a_copy_of_a_cluster_goes_its_own_way() -> None:
+def test_a_copy_of_a_cluster_is_independent() -> None:
     network = leading_one_following_one()
     twin = copy.deepcopy(network)
     twin.pass_time(30_000)

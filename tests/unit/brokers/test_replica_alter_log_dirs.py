@@ -137,7 +137,7 @@ def test_an_epoch_without_records_moves_with_the_log(mover: Mover) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_move_goes_on_after_the_broker_has_started_again(mover: Mover, is_clean: bool) -> None:
+def test_a_move_continues_after_the_broker_has_restarted(mover: Mover, is_clean: bool) -> None:
     mover.append(0, *[10] * 9)
     before = content(mover.log)
     mover.move_to("d1")

@@ -205,7 +205,7 @@ def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
     assert logs(network, T0) == {A: [("t-0", False)], B: [], C: []}
 
 
-def test_a_move_stops_with_its_replica_and_goes_on_with_it(network: Network) -> None:
+def test_a_move_stops_with_its_replica_and_continues_with_it(network: Network) -> None:
     alter(network, T0, C)
     network.request(1, stop_replica(T0, 4, delete=False))
     network.pass_time(1_000)

@@ -57,7 +57,7 @@ def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas)
     assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
 
 
-def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Replicas) -> None:
+def test_replicas_at_rest_are_packed_and_continue_as_if_they_were_not(replicas: Replicas) -> None:
     replicas.replicate(1, 10)
     leader = replicas.replica(1)
     before = leader.remotes
@@ -75,7 +75,7 @@ def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Rep
     assert replicas.ends() == [(15, 15)] * 3
 
 
-def test_followers_that_differ_are_the_same_after_folding() -> None:
+def test_different_followers_are_unchanged_after_packing() -> None:
     resting = [RemoteReplica(n, 5.5 + n, 5.5 + n, 9, 9, 2, False, 9, 1) for n in (3, 200, 1)]
     behind = RemoteReplica(2, 1.0, 7.0, 9, 4, 1, True, 4, 0)
     for remotes in (tuple(resting), (*resting, behind), (behind, *resting), (behind,)):
@@ -154,7 +154,7 @@ def test_duplicate_and_late_messages_count_once(replicas: Replicas) -> None:
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_a_follower_that_is_behind_for_too_long_leaves_the_isr_and_the_rest_goes_on(
+def test_a_follower_that_lags_for_too_long_leaves_the_isr_and_the_others_continue(
     replicas: Replicas,
 ) -> None:
     replicas.lost = (3,)
@@ -322,7 +322,7 @@ def test_a_follower_truncates_records_that_its_new_leader_never_had(replicas: Re
     assert replicas.replica(2).isr == (2, 3, 1)
 
 
-def test_logs_that_part_in_several_epochs_come_together(replicas: Replicas) -> None:
+def test_logs_that_diverge_in_several_epochs_converge(replicas: Replicas) -> None:
     replicas.replicate(1, 10)
     epoch = 3
     for leader, others in ((1, (2, 3)), (2, (1, 3)), (1, (2, 3)), (2, (1, 3)), (1, (2, 3))):
@@ -352,7 +352,7 @@ def test_a_new_leader_moves_the_high_watermark_only_when_followers_fetch_at_its_
     assert replicas.ends()[1:] == [(10, 10), (10, 10)]
 
 
-def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
+def test_a_follower_joins_the_isr_only_at_the_leaders_epoch(
     replicas: Replicas,
 ) -> None:
     replicas.replicate(1, 10)
@@ -430,7 +430,7 @@ def test_a_repeated_fetch_gets_the_records_of_the_lost_response() -> None:
     assert remote.sent_high_watermark == 0
 
 
-def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
+def test_a_follower_starts_its_log_at_the_log_start_of_the_leader(replicas: Replicas) -> None:
     replicas.lost = (3,)
     replicas.replicate(1, 10, acks=1)
     log = replicas.replica(1).log
@@ -444,7 +444,7 @@ def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_a_standing_answer_of_another_epoch_is_not_taken(replicas: Replicas) -> None:
+def test_an_unsolicited_response_of_another_epoch_is_ignored(replicas: Replicas) -> None:
     replicas.replicate(1, 10)
     replicas.lost = (3,)
     replicas.produce(1, 5, acks=1)

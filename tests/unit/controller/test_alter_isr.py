@@ -162,7 +162,7 @@ def fenced_off(cluster: Cluster) -> None:
     cluster.controllers[0].events._queue.clear()
 
 
-def test_quirk_c5_goes_on_as_controller() -> None:
+def test_with_quirk_c5_a_deposed_controller_continues() -> None:
     cluster = grown(Quirks(fenced_controller_does_not_resign=True))
     fenced_off(cluster)
     assert propose(cluster, LeaderAndIsr(0, 1, (0,), 1)) is Errors.UNKNOWN_SERVER_ERROR

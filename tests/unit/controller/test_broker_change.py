@@ -41,7 +41,7 @@ def test_a_dead_leader_is_replaced_at_the_cost_of_one_epoch(cluster: Cluster) ->
     cluster.assert_nothing_failed()
 
 
-def test_leader_and_isr_goes_out_after_the_election_and_again_after_offline(
+def test_leader_and_isr_is_sent_after_the_election_and_again_after_the_replicas_are_offline(
     cluster: Cluster,
 ) -> None:
     cluster.create_topic("t", (1, 2, 0))
@@ -355,7 +355,7 @@ def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None
     cluster.assert_nothing_failed()
 
 
-def test_a_deletion_goes_on_once_a_directory_has_recovered(cluster: Cluster) -> None:
+def test_a_deletion_continues_once_a_directory_has_recovered(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     context = cluster.active.context
     cluster.brokers[1].failed_dirs.add(tp)

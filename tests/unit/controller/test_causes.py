@@ -105,7 +105,9 @@ def test_a_lost_reply_to_the_deletion_of_a_request_for_preferred_leaders_is_no_f
     cluster.assert_nothing_failed()
 
 
-def test_a_request_for_preferred_leaders_goes_even_if_the_election_fails(cluster: Cluster) -> None:
+def test_the_znode_of_preferred_elections_is_removed_even_if_the_election_fails(
+    cluster: Cluster,
+) -> None:
     cluster.create_topic("t", (1, 0))
     cluster.stop(1)
     cluster.start(1)
@@ -119,7 +121,7 @@ def test_a_request_for_preferred_leaders_goes_even_if_the_election_fails(cluster
     assert (failed.outcome or "").startswith("BatchNotEmpty: ")
 
 
-def test_a_broker_that_was_mended_between_two_reads_is_read_again(cluster: Cluster) -> None:
+def test_a_broker_that_was_repaired_between_two_reads_is_read_again(cluster: Cluster) -> None:
     path = BrokerIdZNode.path(2)
     mended = BrokerIdZNode.encode(BrokerInfo(broker_info(2)), 0)
     cluster.forget()
@@ -143,7 +145,7 @@ def test_a_topic_that_vanishes_while_it_is_loaded_is_not_known(cluster: Cluster)
     assert new.context.all_topics == {"u"}
 
 
-def test_a_state_that_was_mended_between_two_reads_is_read_again(cluster: Cluster) -> None:
+def test_a_state_that_was_repaired_between_two_reads_is_read_again(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     stored = cluster.stored(tp)
     assert stored is not None

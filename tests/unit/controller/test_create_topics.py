@@ -32,7 +32,7 @@ def create(
     return list(answer.topics)
 
 
-def test_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
+def test_a_request_is_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
     (result,) = create(cluster, PLAIN)
     assert (result.error, result.error_message) == (Errors.NONE, None)
     assert (result.num_partitions, result.replication_factor) == (2, 2)
@@ -104,7 +104,7 @@ def test_a_request_without_a_timeout_is_answered_at_once(cluster: Cluster, timeo
     assert cluster.state(T0).leader_epoch == 0
 
 
-def test_validate_only_makes_nothing(cluster: Cluster) -> None:
+def test_validate_only_creates_nothing(cluster: Cluster) -> None:
     good, bad = create(cluster, PLAIN, CreatableTopic("u", 1, 4), validate_only=True)
     assert (good.error, good.num_partitions, good.topic_id) == (Errors.NONE, 2, None)
     assert bad.error is Errors.INVALID_REPLICATION_FACTOR

@@ -29,7 +29,7 @@ def answered(cluster: Cluster) -> dict[str, Errors]:
     return {result.name: result.error for result in answer.topics}
 
 
-def test_answered_once_the_metadata_show_no_topic_any_more(cluster: Cluster) -> None:
+def test_a_request_is_answered_once_no_broker_shows_the_topic(cluster: Cluster) -> None:
     ask(cluster, "t", "nowhere", "u")
     assert answered(cluster) == {
         "t": Errors.NONE,

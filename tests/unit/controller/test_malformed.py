@@ -57,7 +57,7 @@ def test_a_malformed_topic_is_not_read_again_and_again(cluster: Cluster) -> None
     assert BAD not in read
 
 
-def test_a_mended_topic_is_served(cluster: Cluster) -> None:
+def test_a_repaired_topic_is_served(cluster: Cluster) -> None:
     cluster.admin.create(BAD, b"")
     cluster.run()
     cluster.admin.set_data(BAD, b'{"version":3,"partitions":{"0":[1]}}')
@@ -82,7 +82,7 @@ def test_a_malformed_topic_that_is_removed_is_forgotten(cluster: Cluster) -> Non
     assert cluster.state(B0).leader == 1
 
 
-def test_a_known_topic_that_becomes_malformed_goes_on(cluster: Cluster) -> None:
+def test_a_known_topic_that_becomes_malformed_is_still_served(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     cluster.admin.set_data("/brokers/topics/t", b"")
     cluster.stop(1)
@@ -166,7 +166,7 @@ def test_a_state_that_is_repaired_while_its_topic_is_deleted_elects_no_leader(
     assert not cluster.rows(Kind.PARTITION_TRANSITION, Kind.PARTITION_FAILED)
 
 
-def test_a_reassignment_completes_when_its_malformed_state_is_mended(cluster: Cluster) -> None:
+def test_a_reassignment_completes_when_its_malformed_state_is_repaired(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     cluster.reassign({tp: (1, 2)})
     state = cluster.state(tp)
@@ -264,7 +264,9 @@ def test_a_topic_with_a_partition_without_replicas_is_quarantined(
     cluster.assert_nothing_failed()
 
 
-def test_a_known_topic_that_gets_a_partition_without_replicas_goes_on(cluster: Cluster) -> None:
+def test_a_known_topic_that_gets_a_partition_without_replicas_is_still_served(
+    cluster: Cluster,
+) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[0,1],"1":[]}}')
     cluster.run()
@@ -308,7 +310,7 @@ def test_a_malformed_registration_that_is_repaired_or_deleted_is_no_change(
     assert not cluster.rows(Kind.EVENT_FAILED)
 
 
-def test_a_live_broker_whose_registration_is_overwritten_goes_on(cluster: Cluster) -> None:
+def test_a_live_broker_whose_registration_is_overwritten_stays_live(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     path = "/brokers/ids/1"
     found = cluster.admin.get_data_and_stat(path)
@@ -330,7 +332,7 @@ def test_a_live_broker_whose_registration_is_overwritten_goes_on(cluster: Cluste
     cluster.assert_nothing_failed()
 
 
-def test_a_registration_that_is_mended_before_it_is_watched_is_served(cluster: Cluster) -> None:
+def test_a_registration_that_is_repaired_before_it_is_watched_is_served(cluster: Cluster) -> None:
     path, info = "/brokers/ids/9", BrokerInfo(broker_info(9))
     reads: list[str] = []
 

@@ -240,7 +240,7 @@ def test_a_client_gets_an_error_for_each_leader_that_cannot_be_elected(
     ]
 
 
-def test_a_state_that_is_spoilt_before_the_election_fails_alone(cluster: Cluster) -> None:
+def test_a_state_that_is_malformed_before_the_election_fails_alone(cluster: Cluster) -> None:
     spoilt, plain = cluster.create_topic("t", (1, 2), (1, 2))
     for tp in (spoilt, plain):
         led_by(cluster, tp, 2, 1, 2)

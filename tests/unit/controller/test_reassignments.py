@@ -243,7 +243,7 @@ def test_a_reassignment_whose_topic_vanishes_at_its_end_is_over(cluster: Cluster
     assert cluster.logged("Error completing reassignment of partition t-0: Failed to update")
 
 
-def test_a_znode_that_is_deleted_by_hand_is_begun_again(cluster: Cluster) -> None:
+def test_reassignments_whose_znode_is_deleted_manually_are_begun_again(cluster: Cluster) -> None:
     cluster.reassign({T0: (1, 2)})
     cluster.admin.delete(ReassignPartitionsZNode.path)
     cluster.run()

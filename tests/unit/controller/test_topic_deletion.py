@@ -238,7 +238,7 @@ def test_requests_for_unknown_topics_are_taken_away(cluster: Cluster) -> None:
     )
 
 
-def test_disabled_nothing_is_deleted_neither_now_nor_at_a_failover() -> None:
+def test_if_deletion_is_disabled_no_topic_is_deleted_neither_now_nor_at_a_failover() -> None:
     cluster = Cluster(delete_topic_enable=False).start(0, 1, 2)
     cluster.create_topic("t", (1, 2))
     mark(cluster, "t")

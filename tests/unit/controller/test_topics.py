@@ -89,7 +89,7 @@ def test_rows_name_the_event_that_caused_them(cluster: Cluster) -> None:
     assert online.since_ms == cluster.clock.now_ms()
 
 
-def test_both_logs_are_in_kafkas_words(cluster: Cluster) -> None:
+def test_both_logs_have_kafkas_texts(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1))
     text = cluster.state_change_logs[0].getvalue()
     for line in (
@@ -269,7 +269,7 @@ def test_with_quirk_c2_a_broker_that_a_topic_znode_names_twice_has_one_replica()
     cluster.assert_nothing_failed()
 
 
-def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
+def test_a_topic_that_is_removed_manually_is_forgotten(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1))
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.run()

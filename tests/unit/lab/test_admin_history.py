@@ -346,7 +346,7 @@ def test_a_topic_queued_for_deletion_has_no_end() -> None:
         (SetData(TopicZNode.path("t"), b"?"), ResultCode.BADVERSION, False),
     ],
 )
-def test_a_topic_with_znodes_that_were_deleted_or_spoilt_is_left_out(
+def test_a_topic_with_deleted_or_corrupt_znodes_is_left_out(
     op: Delete | SetData, code: ResultCode, is_excluded: bool
 ) -> None:
     history = History(WHOLE)

@@ -70,7 +70,7 @@ def test_other_refusals_have_kafkas_texts(topic: str, rf: int) -> None:
         add_partitions_in_pool(POOLS, "t", {0: ReplicaAssignment((1,))}, FIVE, 1)
 
 
-def test_added_partitions_go_on_inside_the_pool() -> None:
+def test_added_partitions_are_placed_inside_the_pool() -> None:
     existing = {0: ReplicaAssignment((2, 3)), 1: ReplicaAssignment((3, 1))}
     added = add_partitions_in_pool(POOLS, "t", existing, FIVE, 8)
     assert sorted(added) == [2, 3, 4, 5, 6, 7]

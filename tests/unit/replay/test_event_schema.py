@@ -36,7 +36,7 @@ FIRST_ELECTIONS = """
 """
 
 
-def test_lists_grow_at_their_ends() -> None:
+def test_published_lists_grow_only_at_their_ends() -> None:
     kinds, elections = FIRST_KINDS.split(), FIRST_ELECTIONS.split()
     assert [str(kind) for kind in KINDS[: len(kinds)]] == kinds
     assert list(ELECTIONS[: len(elections)]) == elections

@@ -290,7 +290,9 @@ def test_an_anomaly_names_the_subject_of_its_rows(small: tuple[Path, Truth]) -> 
 @pytest.mark.parametrize(
     "options", [QUIET, SOUND, TWO_GROUPS], ids=["quiet", "with failures", "two groups of brokers"]
 )
-def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_path: Path) -> None:
+def test_a_history_without_planted_anomalies_has_none(
+    options: HistoryOptions, tmp_path: Path
+) -> None:
     truth = generate(options, Format.JOURNAL, tmp_path / "sound")
     count = Count(lines(tmp_path / "sound" / JOURNAL_FILE))
     assert (count.wrong, dict(count.found), truth.anomalies) == ([], {}, [])

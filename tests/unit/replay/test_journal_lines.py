@@ -45,7 +45,7 @@ def problems(data: bytes) -> list[tuple[int, str | None]]:
     return [(row["line"], row["problem"]) for row in read(data)]
 
 
-def test_every_field_of_a_row_comes_through() -> None:
+def test_every_field_of_a_row_is_read() -> None:
     known = {"isr": [3, 1], "prev_isr": [], "v": SCHEMA_VERSION, "kind": "event"}
     values = {
         field.encode_name: known.get(

@@ -123,7 +123,7 @@ def test_ephemerals_are_known_by_owner_or_path(path: str, owner: str, expected: 
     assert bool(owner_of(znode)) is (expected and owner is not msgspec.UNSET)
 
 
-def test_null_empty_and_binary_are_three_things() -> None:
+def test_null_empty_and_binary_data_are_distinguished() -> None:
     null, empty, binary = parse_dump(
         b'[{"path":"/n","data":null},{"path":"/e","data":""},{"path":"/b","base64":"/wA="}]'
     )

@@ -128,7 +128,7 @@ def test_fields_of_reassignments_are_coerced_as_by_jackson(
         '{"partitions":[],"more":1}',
     ],
 )
-def test_reassignments_that_kafka_takes_for_empty(text: str) -> None:
+def test_text_that_kafka_takes_for_no_reassignments_is_not_json(text: str) -> None:
     with pytest.raises(UnparsableJson):
         ReassignPartitionsZNode.decode(text.encode())
 

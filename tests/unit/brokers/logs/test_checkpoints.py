@@ -114,7 +114,9 @@ def test_a_checkpoint_that_ends_early_has_no_entries(text: str, tmp_path: Path) 
         ("0\n2\nt 0 5\n", "Expected 2 entries in checkpoint file ({path}), but found only 1"),
     ],
 )
-def test_a_checkpoint_that_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
+def test_an_error_in_a_checkpoint_names_its_file_and_line(
+    text: str, message: str, tmp_path: Path
+) -> None:
     path = written(tmp_path, text)
     with pytest.raises(LogStorageError) as caught:
         read_offsets(path)

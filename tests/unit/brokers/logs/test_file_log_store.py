@@ -91,7 +91,7 @@ def test_a_clean_stop_is_marked_until_the_next_start(brokers: Brokers, folder: P
     assert ".kafka_cleanshutdown" not in names(folder)
 
 
-def test_a_broker_that_stopped_touches_nothing_any_more(brokers: Brokers, folder: Path) -> None:
+def test_a_stopped_broker_touches_no_file(brokers: Brokers, folder: Path) -> None:
     first = brokers.start(folder)
     first.get_or_create(T0, NOW_MS, is_new=True)
     first.shutdown()
@@ -233,7 +233,7 @@ def test_a_folder_that_is_no_log_takes_the_directory_offline(
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_log_that_cannot_be_made_goes_elsewhere(
+def test_a_log_that_cannot_be_created_goes_to_another_directory(
     brokers: Brokers, tmp_path: Path, is_new: bool
 ) -> None:
     manager = brokers.start(tmp_path / "a", tmp_path / "b")

@@ -39,7 +39,7 @@ def test_logs_that_are_empty_share_their_only_entry() -> None:
     assert assign((), 5, 0) is assign((EpochEntry(4, 0),), 5, 0)
 
 
-def test_an_epoch_that_begins_at_the_new_end_goes_too() -> None:
+def test_a_truncation_removes_an_epoch_that_begins_at_the_new_end() -> None:
     entries = assign(assign((), 1, 0), 2, 7)
     assert truncate_from_end(entries, 7) == (EpochEntry(1, 0),)
     assert truncate_from_end(entries, 8) == entries

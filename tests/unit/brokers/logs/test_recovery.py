@@ -36,7 +36,7 @@ def reopened(
     return open_log(directory.parent, CONFIG, recovery_point=recovery_point, is_clean=is_clean)
 
 
-def test_nothing_is_repaired_that_is_whole(tmp_path: Path) -> None:
+def test_a_whole_log_is_not_repaired(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = contents(directory)
     for is_clean in (True, False):
@@ -71,7 +71,7 @@ def test_a_tail_torn_at_any_byte_leaves_the_batches_before_it(tmp_path: Path) ->
         assert values_from(log, 0) == [b"0", b"1", b"2"][: size // ONE]
 
 
-def test_a_byte_spoilt_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
+def test_a_corrupt_byte_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
     """Except the leader epoch, which the CRC does not cover."""
     directory = written(tmp_path, batches=3)
     data = (directory / LOG).read_bytes()

@@ -42,7 +42,7 @@ def files(log: SegmentLog) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(log.directory.iterdir())}
 
 
-def test_offsets_follow_each_other_and_records_come_back(tmp_path: Path) -> None:
+def test_consecutive_offsets_are_given_and_records_are_read_back(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.append_as_leader(batch(b"a", b"b"), 0, NOW_MS) == Appended(0, 1)
     assert log.append_as_leader(batch(b"c"), 0, NOW_MS) == Appended(2, 2)
@@ -234,7 +234,7 @@ def test_a_follower_stores_the_bytes_of_its_leader(tmp_path: Path) -> None:
     assert follower.read(0, 10 * ONE) == records
 
 
-def test_a_log_is_cut_across_segments_and_goes_on(tmp_path: Path) -> None:
+def test_a_log_is_truncated_across_segments_and_continues(tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=0, segment_bytes=2 * ONE)
     log = open_log(tmp_path, config)
     for number in range(7):
@@ -306,7 +306,7 @@ def test_a_log_can_restart_at_another_offset(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
-def test_recovery_points_are_lowered_before_records_go(tmp_path: Path) -> None:
+def test_recovery_points_are_lowered_before_records_are_removed(tmp_path: Path) -> None:
     """A crash between the two leaves no log that ends before its recovery point."""
     log = open_log(tmp_path)
     for number in range(3):
@@ -342,7 +342,7 @@ def test_a_log_start_is_no_lower_bound_within_a_batch(tmp_path: Path) -> None:
     assert log.recovery_point == 2, "what lies before the start needs no recovery"
 
 
-def test_a_log_starts_later_before_its_first_files_go(tmp_path: Path) -> None:
+def test_the_log_start_rises_before_its_first_files_are_removed(tmp_path: Path) -> None:
     """After a crash between the two, the missing files would count as lost."""
     log = open_log(tmp_path, LogConfig(segment_bytes=ONE, retention_bytes=0))
     for number in range(3):
@@ -354,7 +354,7 @@ def test_a_log_starts_later_before_its_first_files_go(tmp_path: Path) -> None:
     assert (log.directory / LEADER_EPOCH_CHECKPOINT).read_text() == "0\n1\n2 2\n"
 
 
-def test_old_segments_go_up_to_the_high_watermark(tmp_path: Path) -> None:
+def test_old_segments_are_deleted_up_to_the_high_watermark(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=2 * ONE, retention_ms=1000, file_delete_delay_ms=500)
     log = open_log(tmp_path, config)
     for number in range(6):
@@ -373,7 +373,7 @@ def test_old_segments_go_up_to_the_high_watermark(tmp_path: Path) -> None:
     assert deleted_bytes(log, late_ms * 2, 6) == 0
 
 
-def test_a_renamed_log_goes_on(tmp_path: Path) -> None:
+def test_a_renamed_log_continues(tmp_path: Path) -> None:
     log = open_log(tmp_path, EVERY_BATCH_INDEXED)
     append(log, b"a")
     log.rename_dir("t-0." + "0" * 32 + "-delete")
