@@ -70,6 +70,7 @@ def test_a_thinned_line_keeps_its_ends_and_every_peak_and_dip() -> None:
     [
         (0, "0 ms"),
         (999, "999 ms"),
+        (1_000, "1.00 s"),
         (1_239, "1.23 s"),
         (59_999, "59.99 s"),
         (125_000, "2 min 05 s"),
