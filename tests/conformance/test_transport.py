@@ -56,6 +56,8 @@ def test_a_message_to_an_address_without_a_process_is_lost(rig: TransportRig) ->
         (LinkFault(links=LINK, loss=1.0, is_degraded=True), [], [3]),
         (LinkFault(links=LINK, delay_ms=500), [1, 2], [1, 2, 3]),
         (LinkFault(links=LINK, is_cut=True, only=Traffic.RECORDS), [1, 2], [1, 2, 3]),
+        (LinkFault(links=LINK, is_cut=True, only=Traffic.CONTROL), [1, 2], [1, 2, 3]),
+        (LinkFault(links=LINK, is_degraded=True), [1, 2], [1, 2, 3]),
         (LinkFault(links=one_way([2], [1]), is_cut=True), [1, 2], [1, 2, 3]),
         (isolation([2], [1, 2]), [1, 2], [1, 2, 3]),
     ],

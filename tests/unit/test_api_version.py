@@ -24,7 +24,7 @@ from klamm.cluster.errors import InvalidConfig
         ("2.8-IV1", True, True, True),
     ],
 )
-def test_what_a_version_decides(
+def test_a_version_decides_which_features_are_used(
     version: str, alter_isr: bool, features: bool, topic_ids: bool
 ) -> None:
     found = ApiVersion(version)
@@ -51,7 +51,7 @@ def test_what_a_version_decides(
         ("2.8-IV1", True, True, (5, 7, 3)),
     ],
 )
-def test_what_a_controller_says_to_brokers_of_a_version(
+def test_a_version_decides_which_requests_brokers_get(
     version: str, is_spoken: bool, marks_new: bool, requests: tuple[int, int, int]
 ) -> None:
     found = ApiVersion(version)
@@ -63,12 +63,12 @@ def test_what_a_controller_says_to_brokers_of_a_version(
     )
 
 
-def test_the_latest_by_default() -> None:
+def test_the_default_is_the_latest_version() -> None:
     assert ApiVersion().uses_topic_ids
 
 
 @pytest.mark.parametrize("version", ["", "2", "2.8-IV2", "3.0", "0.8", "two"])
-def test_what_is_no_version_is_refused(version: str) -> None:
+def test_an_unknown_version_is_refused(version: str) -> None:
     assert not is_api_version(version)
     with pytest.raises(InvalidConfig, match=f"Version `{version}` is not a valid version"):
         ApiVersion(version)

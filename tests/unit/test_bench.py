@@ -117,7 +117,7 @@ def test_ten_times_the_partitions_cost_at_most_thirteen_times_the_cpu() -> None:
         ("delete_topics", 3.0),
     ],
 )
-def test_what_is_asked_for_has_its_ratio(step: str, ratio: float) -> None:
+def test_each_step_is_judged_by_its_ratio_to_kafka(step: str, ratio: float) -> None:
     klamm = result(KLAMM, SMALL, step, n=500)
     fine = result(KAFKA, SMALL, step, n=500, wall_s=ratio)
     slow = result(KAFKA, SMALL, step, n=500, wall_s=ratio - 0.1)
@@ -150,7 +150,7 @@ def test_a_larger_reassignment_costs_no_more_a_partition_and_no_more_batches() -
     assert judged(*few, *reassigned(5_000, 5.0, 1), kafka)[0][1] == 7.0
 
 
-def test_a_partition_has_its_bytes() -> None:
+def test_bytes_of_a_partition_are_judged() -> None:
     memory = result(KLAMM, SMALL, "memory", brokers=5, context_bytes=1_501, klamm_bytes=3_000)
     assert judged(memory) == [
         ("context alone, bytes a partition", 1501, False),
@@ -177,7 +177,7 @@ def test_without_kafka_nothing_is_compared_with_it() -> None:
     assert "as fast as Kafka" not in text and "| klamm s |" not in text
 
 
-def test_what_others_took_of_the_machine_is_known() -> None:
+def test_the_share_of_other_processes_in_the_cpu_is_measured() -> None:
     busy = result(KLAMM, SMALL, "create", cpu_window_s=2.0, cpu_others_s=1.0)
     idle = result(KLAMM, SMALL, "failover", cpu_window_s=2.0, cpu_others_s=0.0)
     assert busy_share([busy, idle, result(RAW_STORE, SMALL, "set")], 2) == 0.125
@@ -189,7 +189,7 @@ def test_a_verdict_is_on_the_right_side_of_its_limit() -> None:
     assert Verdict("", 2.0, 2.0, False).holds and not Verdict("", 2.1, 2.0, False).holds
 
 
-def test_klamm_and_kafka_take_turns_and_only_what_is_compared_is_repeated() -> None:
+def test_klamm_and_kafka_take_turns_and_only_compared_steps_are_repeated() -> None:
     single = Layout(1_000, 1)
     assert list(plan([SMALL, single], True, 2)) == [
         Run(KLAMM, SMALL, PARTS),
@@ -200,12 +200,12 @@ def test_klamm_and_kafka_take_turns_and_only_what_is_compared_is_repeated() -> N
     ]
     assert list(plan([SMALL], False, 1)) == [Run(KLAMM, SMALL, PARTS)]
     assert list(plan([SMALL, single], False, 2, ("deletion",))) == [
-        Run(KLAMM, SMALL, ("deletion",)),
+        Run(KLAMM, SMALL, ("deletion",))
     ]
     assert list(plan([single], False, 1, ("deletion",))) == [Run(KLAMM, single, ("deletion",))]
 
 
-def test_a_part_brings_what_it_needs() -> None:
+def test_a_part_of_the_benchmark_runs_the_steps_that_it_needs() -> None:
     returns = ("controlled_shutdown", "broker_leaves", "broker_start", "isr_rejoin")
     cycle = (*returns, "preferred_election")
     assert steps_for(LARGE, KLAMM, ["election"]) == ("create:1000", *cycle, "create", *cycle)
@@ -240,7 +240,7 @@ def test_a_part_brings_what_it_needs() -> None:
         (["--rounds", "0"], "--rounds is a number from 1"),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_one_line(
+def test_a_benchmark_that_cannot_run_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], error: str
 ) -> None:
     assert main(arguments) == 2
@@ -298,7 +298,7 @@ def test_a_request_counts_when_it_is_answered() -> None:
     assert traffic.errors == []
 
 
-def test_an_error_is_one_unless_the_broker_only_knows_the_epoch_already() -> None:
+def test_errors_of_brokers_are_counted_except_equal_epochs() -> None:
     traffic = Traffic()
     partitions = {TP: Errors.STALE_CONTROLLER_EPOCH}
     traffic.tap(answered(1, LeaderAndIsrResponse(Errors.NONE, partitions)))
@@ -319,7 +319,7 @@ def brokers_of(world: SimulatedWorld) -> list[KafkaServer]:
     return [running.node.broker for running in world.nodes.values()]
 
 
-def test_what_brokers_hold_is_compared_with_zookeeper() -> None:
+def test_the_states_of_brokers_are_compared_with_zookeeper() -> None:
     world = three_brokers()
     create_topic(world, "orders", {0: (0, 1), 1: (1, 2)})
     world.run_for(1_000)
@@ -342,7 +342,7 @@ def test_what_brokers_hold_is_compared_with_zookeeper() -> None:
     assert found["not_applied_shown"].startswith("broker 0: orders-0: hosted None, not (Leader:0,")
 
 
-def test_a_broker_about_to_leave_is_not_asked_about_what_it_follows_no_more() -> None:
+def test_partitions_that_a_leaving_broker_no_longer_follows_are_not_compared() -> None:
     world = three_brokers()
     create_topic(world, "orders", {0: (0, 1), 1: (1, 2)})
     world.run_for(1_000)

@@ -9,7 +9,7 @@ import pytest
 from bench.logs import measure
 
 
-def test_every_figure_is_taken_and_the_goals_are_judged(
+def test_the_benchmark_prints_every_figure_and_judges_two(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     goals = measure(tmp_path, 20)

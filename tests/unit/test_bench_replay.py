@@ -21,7 +21,7 @@ GOOD = [
 ]
 
 
-def test_good_figures_hold() -> None:
+def test_good_figures_meet_every_requirement() -> None:
     assert [one.what for one in judged(GOOD) if not one.holds] == []
     assert len(list(judged(GOOD))) == 6
     times = {("hot", "duckdb"): 1.3, ("brokers", "spark"): 1.21}
@@ -39,7 +39,7 @@ def test_good_figures_hold() -> None:
         (Rate("ingest, JSONL", 1_000_000, 4.0, 8.0, 900), "ingest, JSONL: a second"),
     ],
 )
-def test_each_requirement_can_fail(slow: Rate, what: str) -> None:
+def test_each_figure_that_is_too_bad_fails_its_requirement(slow: Rate, what: str) -> None:
     rates = [slow if (r.what, r.rows) == (slow.what, slow.rows) else r for r in GOOD]
     assert any(one.what.startswith(what) for one in judged(rates) if not one.holds)
 

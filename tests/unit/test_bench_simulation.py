@@ -19,7 +19,7 @@ def test_an_idle_cluster_is_timed_apart_from_its_setting_up(
     assert printed[2].endswith(" times real time (10 minutes)")
 
 
-def test_what_a_broker_keeps_for_a_replica() -> None:
+def test_a_replica_takes_at_most_its_bytes() -> None:
     # As many as fill the dictionaries about as well as the benchmark's.
     goals = replica_bytes(325)
     assert [goal.what for goal in goals] == [

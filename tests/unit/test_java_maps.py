@@ -7,14 +7,14 @@ from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_maps import children_order, copied_order, hash_map_order
 
 
-def test_hash_of_strings() -> None:
+def test_strings_have_javas_hash() -> None:
     assert string_hash("") == 0
     assert string_hash("hello") == 99162322
     assert string_hash("klamm-topic") == 2361964002
     assert string_hash("€😀") == 9810703
 
 
-def test_a_small_map() -> None:
+def test_a_small_map_has_javas_order() -> None:
     assert hash_map_order(sorted(TOPIC_CONFIGS)[:9]) == [
         "compression.type",
         "cleanup.policy",
@@ -28,7 +28,7 @@ def test_a_small_map() -> None:
     ]
 
 
-def test_a_map_that_grew_twice() -> None:
+def test_a_map_that_grew_twice_has_javas_order() -> None:
     order = hash_map_order(sorted(TOPIC_CONFIGS))
     assert order[:3] == [
         "compression.type",
@@ -44,7 +44,7 @@ def test_a_map_that_grew_twice() -> None:
     assert part == ["retention.ms", "segment.ms"]
 
 
-def test_a_map_made_for_a_size() -> None:
+def test_a_map_with_a_given_capacity_has_javas_order() -> None:
     names = sorted(f"topic-{number}" for number in range(20))
     for _ in range(2):
         names = hash_map_order(names, capacity=20)
@@ -52,7 +52,7 @@ def test_a_map_made_for_a_size() -> None:
     assert shown == [6, 7, 8, 9, 0, 1, 2, 10, 3, 11, 4, 12, 5, 13, 14, 15, 16, 17, 18, 19]
 
 
-def test_a_copy_of_a_map() -> None:
+def test_a_copy_of_a_map_has_javas_order() -> None:
     # m3 and cf2 are in one bucket of 8, which the copy divides.
     names = hash_map_order(["a", "a.b", "cf2", "m3", "m4", "m7"], capacity=6)
     assert names == ["a", "m7", "a.b", "cf2", "m3", "m4"]
@@ -60,7 +60,7 @@ def test_a_copy_of_a_map() -> None:
     assert hash_map_order(copied, capacity=6) == ["a", "m7", "a.b", "m3", "cf2", "m4"]
 
 
-def test_the_children_of_a_znode() -> None:
+def test_children_of_a_znode_are_in_zookeepers_order() -> None:
     # As ZooKeeper 3.5.9 listed them.
     assert children_order(["__consumer_offsets", "dead", "t", "x-1"]) == [
         "dead",

@@ -18,7 +18,7 @@ def shown(items: list[object]) -> str:
     return ",".join(map(str, items))
 
 
-def test_integers() -> None:
+def test_sets_of_integers_have_scalas_order() -> None:
     assert immutable_order([3, 1, 3, 2, 0], int_hash) == [3, 1, 2, 0]
     assert immutable_order(range(12), int_hash) == [0, 5, 10, 1, 6, 9, 2, 7, 3, 11, 8, 4]
     many = hash_set_order(range(0, 100100, 1001), int_hash)
@@ -26,7 +26,7 @@ def test_integers() -> None:
     assert many[-4:] == [60060, 19019, 22022, 65065]
 
 
-def test_texts_and_partitions() -> None:
+def test_sets_of_texts_and_partitions_have_scalas_order() -> None:
     texts = hash_set_order((f"topic-{n * 7}" for n in range(40)), string_hash)
     assert texts[:4] == ["topic-266", "topic-98", "topic-168", "topic-147"]
     assert texts[-2:] == ["topic-273", "topic-91"]
@@ -36,7 +36,7 @@ def test_texts_and_partitions() -> None:
     )
 
 
-def test_mutable_sets() -> None:
+def test_mutable_sets_have_scalas_order() -> None:
     partitions = [TopicPartition(f"topic{n % 3}", n) for n in range(24)]
     assert shown([*mutable_order(partitions[:3], topic_partition_hash)]) == (
         "topic1-1,topic2-2,topic0-0"
@@ -51,6 +51,6 @@ def test_mutable_sets() -> None:
     )
 
 
-def test_duplicates() -> None:
+def test_duplicates_are_in_scalas_order() -> None:
     assert duplicates([5, 1, 5, 2, 1, 5], int_hash) == [5, 1]
     assert duplicates([1, 1, 20, 20, 29], int_hash) == [20, 1]

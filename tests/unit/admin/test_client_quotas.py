@@ -57,7 +57,7 @@ def test_quotas_of_an_entity_are_written_announced_and_found(
     assert ClientQuotas(client).describe([], is_strict=False) == {}
 
 
-def test_only_the_quotas_of_a_change_change(client: KafkaZkClient) -> None:
+def test_a_change_leaves_the_quotas_that_it_does_not_name(client: KafkaZkClient) -> None:
     one = entity(user="u")
     alter(client, one, {RATE: 1.0, PERCENTAGE: 12.5, MUTATIONS: 0.25})
     alter(client, one, {RATE: None, "consumer_byte_rate": 2.0**62, "unknown": None})
@@ -114,19 +114,11 @@ def test_the_largest_rate_is_the_largest_long(client: KafkaZkClient) -> None:
             {CONNECTIONS: 2.0**31},
             f"Configuration {CONNECTIONS} must be a INT value",
         ),
-        (
-            entity(ip=None),
-            {CONNECTIONS: -1.0},
-            f"Configuration {CONNECTIONS} must be a INT value",
-        ),
-        (
-            entity(user="u"),
-            {RATE: float("inf")},
-            f"Configuration {RATE} must be a LONG value",
-        ),
+        (entity(ip=None), {CONNECTIONS: -1.0}, f"Configuration {CONNECTIONS} must be a INT value"),
+        (entity(user="u"), {RATE: float("inf")}, f"Configuration {RATE} must be a LONG value"),
     ],
 )
-def test_what_is_refused_writes_nothing(
+def test_a_refused_change_of_quotas_writes_nothing(
     client: KafkaZkClient, one: QuotaEntity, changes: dict[str, float | None], said: str
 ) -> None:
     before = dump(client.store)
@@ -161,7 +153,7 @@ ENTITIES = {
         ([QuotaFilter("ip", is_any=True)], False, ""),
     ],
 )
-def test_which_entities_match(
+def test_a_filter_finds_the_entities_that_match_it(
     client: KafkaZkClient, filters: list[QuotaFilter], is_strict: bool, found: str
 ) -> None:
     for one in ENTITIES.values():
@@ -186,7 +178,7 @@ def test_which_entities_match(
         ),
     ],
 )
-def test_a_filter_that_is_refused(
+def test_a_filter_that_kafka_refuses_is_refused_with_its_text(
     client: KafkaZkClient, types: list[str], kind: type[AdminError], said: str
 ) -> None:
     with pytest.raises(kind) as refused:

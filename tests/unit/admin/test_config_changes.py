@@ -111,7 +111,7 @@ def test_each_change_is_written_and_announced(world: World) -> None:
         ),
     ],
 )
-def test_what_is_refused_writes_nothing(
+def test_a_refused_change_of_configs_writes_nothing(
     world: World,
     resource: ConfigResource,
     wanted: dict[str, str | None],
@@ -141,7 +141,9 @@ def test_a_broker_id_with_a_space_is_refused() -> None:
 @pytest.mark.parametrize(
     "name", ["log.cleaner.threads", "log.retention.bytes", "max.connections.per.ip"]
 )
-def test_a_config_that_klamm_leaves_out(world: World, name: str) -> None:
+def test_a_config_that_klamm_does_not_support_is_refused_with_those_it_does(
+    world: World, name: str
+) -> None:
     with pytest.raises(UsageError, match=r"is not a dynamic config of klamm.s brokers") as raised:
         alter(world, BROKER, {name: "2"})
     assert UNCLEAN in str(raised.value.hint)
@@ -160,7 +162,7 @@ def test_overrides_are_shown_as_brokers_read_them() -> None:
     }
 
 
-def test_the_strongest_value_holds() -> None:
+def test_topic_configs_hold_before_broker_configs_and_broker_configs_before_defaults() -> None:
     broker = BrokerConfigs({}, {UNCLEAN: "true"}, {"min.insync.replicas": "2"})
     entries = {entry.name: entry for entry in topic_entries({"retention.ms": " 5"}, broker)}
     assert entries["retention.ms"].value == "5"
@@ -180,7 +182,7 @@ def test_a_brokers_own_value_is_stronger_than_that_of_all() -> None:
     assert (entry.value, [one.value for one in entry.synonyms]) == ("7", ["7", "9"])
 
 
-def test_an_override_is_followed_by_what_holds_without_it() -> None:
+def test_an_override_is_followed_by_its_synonyms() -> None:
     ms, hours = "log.roll.ms", "log.roll.hours"
     broker = BrokerConfigs(static={hours: "1", ms: "4"})
     entries = {entry.name: entry for entry in topic_entries({"segment.ms": "9"}, broker)}
@@ -213,7 +215,7 @@ def test_a_broker_shows_every_config_that_it_takes_at_its_start() -> None:
     assert RATE not in entries, "a value that is no rate does not count"
 
 
-def test_a_topic_has_what_its_broker_says_in_coarser_units_but_not_where_it_comes_from() -> None:
+def test_a_topic_has_its_brokers_value_in_coarser_units_but_not_its_source() -> None:
     coarse = BrokerConfigs(static={"log.roll.hours": "2", "log.retention.hours": "-1"})
     entries = {entry.name: entry for entry in topic_entries({}, coarse)}
     assert entries["segment.ms"] == ConfigEntry("segment.ms", "7200000")
@@ -228,12 +230,12 @@ def test_a_topic_has_what_its_broker_says_in_coarser_units_but_not_where_it_come
     ]
 
 
-def test_what_brokers_were_started_with_is_shown_for_topics() -> None:
+def test_static_broker_configs_are_shown_for_topics() -> None:
     static = {"min.insync.replicas": " 2", "log.segment.bytes": "99", "log.roll.hours": "1"}
     assert static_topic_configs(static) == {"min.insync.replicas": "2", "segment.bytes": "99"}
 
 
 @pytest.mark.parametrize("name", ["compression.type", "log.retention.ms", "min.insync.replicas"])
-def test_a_default_of_topics_changes_in_kafka_alone(world: World, name: str) -> None:
+def test_a_default_of_topics_that_only_kafka_can_change_is_refused(world: World, name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is not a dynamic config of klamm"):
         alter(world, BROKER, {name: "1"})

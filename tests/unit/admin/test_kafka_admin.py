@@ -165,7 +165,7 @@ def test_topics_are_created_within_the_timeout_of_the_request(
         ([CreatableTopic("t", assignments={n: (1,) for n in range(11)})], 0, False),
     ],
 )
-def test_limits_of_partitions(
+def test_a_request_that_exceeds_the_limit_of_partitions_is_refused(
     admin: KafkaAdmin,
     channel: PlayedChannel,
     topics: list[CreatableTopic],
@@ -360,7 +360,9 @@ def test_log_directories_are_described(admin: KafkaAdmin, channel: PlayedChannel
     assert missing.value.hint == "no response from [1, 3]"
 
 
-def test_places_of_replicas(admin: KafkaAdmin, channel: PlayedChannel) -> None:
+def test_the_directories_of_replicas_are_asked_of_their_brokers(
+    admin: KafkaAdmin, channel: PlayedChannel
+) -> None:
     channel.answers = {1: DIRS}
     first, other = TopicPartitionReplica("t", 0, 1), TopicPartitionReplica("t", 1, 1)
     found = admin.describe_replica_log_dirs([first, other])
@@ -369,7 +371,9 @@ def test_places_of_replicas(admin: KafkaAdmin, channel: PlayedChannel) -> None:
     assert channel.asked[0][1] == {1: DescribeLogDirsRequest((T0, T1))}
 
 
-def test_moves_between_directories(admin: KafkaAdmin, channel: PlayedChannel) -> None:
+def test_moves_between_directories_fail_one_by_one(
+    admin: KafkaAdmin, channel: PlayedChannel
+) -> None:
     moved, refused, late = (
         TopicPartitionReplica("t", 0, 1),
         TopicPartitionReplica("t", 1, 1),
@@ -408,7 +412,9 @@ def test_the_own_configs_of_a_broker_are_the_strongest(channel: PlayedChannel) -
         assert shown[listeners] == f"PLAINTEXT://h{broker}:9"
 
 
-def test_configs_of_a_topic_that_does_not_exist(admin: KafkaAdmin) -> None:
+def test_describing_the_configs_of_an_unknown_topic_is_an_error_with_a_hint(
+    admin: KafkaAdmin,
+) -> None:
     with pytest.raises(UnknownTopicOrPartition) as unknown:
         admin.describe_configs(ConfigResource(TOPICS, "u"))
     assert unknown.value.hint == "klamm topics --list lists all topics"

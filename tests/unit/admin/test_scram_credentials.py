@@ -144,7 +144,7 @@ def test_users_are_described(client: KafkaZkClient, users: UserScramCredentials)
         ([set_to("a", 0), set_to("a"), set_to("a")], [], {"a": UNKNOWN}),
     ],
 )
-def test_what_is_refused_writes_nothing(
+def test_a_refused_change_of_credentials_writes_nothing(
     client: KafkaZkClient,
     users: UserScramCredentials,
     upsertions: Sequence[CredentialUpsertion],
@@ -179,7 +179,7 @@ def test_each_user_is_changed_on_its_own(
         ("iterations=9000,password=password=", 9_000),
     ],
 )
-def test_a_credential_of_a_command_line(text: str, iterations: int) -> None:
+def test_a_credential_is_parsed_from_a_command_line(text: str, iterations: int) -> None:
     credential = parse_credential(credential_config(SHA_512, text))
     assert credential is not None
     assert (credential.iterations, len(credential.stored_key)) == (iterations, 64)
@@ -197,6 +197,6 @@ def test_a_credential_of_a_command_line(text: str, iterations: int) -> None:
         ("password=", "Empty key"),
     ],
 )
-def test_a_credential_of_a_command_line_that_is_refused(text: str, said: str) -> None:
+def test_a_credential_that_kafka_refuses_on_a_command_line_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         credential_config(SHA_512, text)

@@ -31,17 +31,10 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.cluster.requests import Address, Message
+from klamm.cluster.requests import Address
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import TopicPartition
-from tests.unit.brokers.network import (
-    T0,
-    Network,
-    cached,
-    leader_and_isr,
-    state,
-    update_metadata,
-)
+from tests.unit.brokers.network import T0, Network, cached, leader_and_isr, state, update_metadata
 
 BROKER = 1
 CLIENT = Address("client", 5)
@@ -77,12 +70,12 @@ class Groups:
             added.log_maintenance.startup(MetaProperties("cluster", BROKER))
         self.network.request(BROKER, update_metadata(cached(), cached(U0)))
         self.lead(leader_epoch=3)
-        self._sent = 0
 
     def lead(
         self, *, leader: int = BROKER, leader_epoch: int, isr: tuple[int, ...] | None = None
     ) -> None:
         """Make a broker the leader of ``__consumer_offsets``-0, and let it load."""
+        self._leader_epoch = leader_epoch
         isr = isr or (leader,)
         replicas = tuple(dict.fromkeys((*isr, BROKER)))
         new = state(OFFSETS, leader=leader, leader_epoch=leader_epoch, isr=isr, replicas=replicas)
@@ -91,17 +84,11 @@ class Groups:
 
     def send(self, body: GroupRequest) -> int:
         """Send a request; return its number."""
-        self._sent += 1
-        address = Address("broker", BROKER)
-        self.network.brokers[BROKER].receive(Message(CLIENT, address, -self._sent, body))
-        return -self._sent
+        return self.network.ask(BROKER, body, CLIENT)
 
     def answer(self, number: int) -> GroupResponse | None:
         """The response to a request, or None if the request waits."""
-        sent = self.network.sent
-        answers = [m.body for m in sent if (m.destination, m.correlation_id) == (CLIENT, number)]
-        assert len(answers) <= 1
-        return answers[0] if answers else None  # type: ignore[return-value]
+        return self.network.answer_to(number, CLIENT)  # type: ignore[return-value]
 
     def join(
         self,
@@ -210,9 +197,17 @@ class Groups:
 
     def joining(self, count: int = 1, instance: str | None = None) -> list[JoinGroupResponse]:
         """Let members join g for the first time; they have not sent SyncGroup."""
-        numbers = [self.join(instance=instance) for _ in range(count)]
+        return self.admitted(*[self.join(instance=instance) for _ in range(count)])
+
+    def admitted(self, *numbers: int) -> list[JoinGroupResponse]:
+        """The responses to the first requests to join g, which come after the initial delay."""
         self.network.pass_time(2 * DELAY_MS)
         return [self.joined(number) for number in numbers]
+
+    def reload(self) -> None:
+        """Move the leadership to broker 2 and back, so that the groups are loaded again."""
+        self.lead(leader=2, leader_epoch=self._leader_epoch + 1)
+        self.lead(leader_epoch=self._leader_epoch + 1)
 
     def stable(self, count: int = 1, instance: str | None = None) -> list[JoinGroupResponse]:
         """Let members join g for the first time, and make it Stable; the first one leads."""

@@ -18,11 +18,13 @@ from klamm.cluster.requests import (
     Message,
     Request,
     Response,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from klamm.cluster.types import EPOCH_DURING_DELETE, EndPoint, TopicPartition
 from klamm.cluster.types import Broker as RegisteredBroker
-from klamm.cluster.types import EndPoint, TopicPartition
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 
 CONTROLLER = 0
@@ -104,19 +106,33 @@ class Network:
             if broker is not None and message.destination.id not in self.lost:
                 broker.receive(message)
 
+    def ask(self, broker_id: int, body: Request, source: Address = CONTROLLER_ADDRESS) -> int:
+        """Have a broker receive a request and return its number; nothing else is delivered."""
+        self._correlation_id += 1
+        address = Address("broker", broker_id)
+        self.brokers[broker_id].receive(Message(source, address, self._correlation_id, body))
+        return self._correlation_id
+
+    def answer_to(self, number: int, source: Address) -> object:
+        """The only response to a request of ``source``; None if the request waits."""
+        answers = [
+            m.body for m in self.sent if (m.destination, m.correlation_id) == (source, number)
+        ]
+        assert len(answers) <= 1
+        return answers[0] if answers else None
+
     def request(
         self, broker_id: int, body: Request, source: Address = CONTROLLER_ADDRESS
     ) -> Response:
         """Have a broker handle a request, and return its answer; nothing else is delivered."""
-        self._correlation_id += 1
         mark = len(self.sent)
-        address = Address("broker", broker_id)
-        self.brokers[broker_id].receive(Message(source, address, self._correlation_id, body))
-        answers = [m for m in self.sent[mark:] if m.destination == source]
-        answers = [m for m in answers if m.correlation_id == self._correlation_id]
-        assert len(answers) == 1 and answers[0].source == address
-        assert isinstance(answers[0].body, Response)
-        return answers[0].body
+        number = self.ask(broker_id, body, source)
+        (answer,) = (
+            m for m in self.sent[mark:] if (m.destination, m.correlation_id) == (source, number)
+        )
+        assert answer.source == Address("broker", broker_id)
+        assert isinstance(answer.body, Response)
+        return answer.body
 
     def answer(self, request: Message, body: AlterIsrResponse) -> None:
         """Answer an AlterIsr request as the controller that it was sent to."""
@@ -176,6 +192,19 @@ def leader_and_isr(
     """A LeaderAndIsr request for topic t."""
     ids = {} if topic_id is None else {"t": topic_id}
     return LeaderAndIsrRequest(CONTROLLER, controller_epoch, broker_epoch, states, ids, ())
+
+
+def stop_replica(
+    tp: TopicPartition = T0,
+    leader_epoch: int = EPOCH_DURING_DELETE,
+    *,
+    delete: bool = True,
+    controller_epoch: int = CONTROLLER_EPOCH,
+    broker_epoch: int = -1,
+) -> StopReplicaRequest:
+    """A StopReplica request for one replica, by default for a topic that is deleted."""
+    stopped = StopReplicaPartitionState(tp, leader_epoch, delete)
+    return StopReplicaRequest(CONTROLLER, controller_epoch, broker_epoch, (stopped,))
 
 
 def update_metadata(

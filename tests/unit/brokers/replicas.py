@@ -9,7 +9,7 @@ from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.records import CountedBatch, Interval
-from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
+from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import T0, Network, leader_and_isr, state, update_metadata
 
@@ -70,23 +70,23 @@ class Replicas(Network):
     def produce(
         self, leader: int, count: int = 1, *, acks: Acks = -1, timeout_ms: int = 30_000
     ) -> int:
-        """Send a batch, deliver nothing; returns the correlation id."""
-        self._correlation_id += 1
+        """Send a batch, deliver nothing; returns its number."""
         batch = CountedBatch(count, count * BATCH_BYTES)
-        body = ProduceRequest(acks, timeout_ms, {T0: batch})
-        address = Address("broker", leader)
-        self.brokers[leader].receive(Message(CLIENT, address, self._correlation_id, body))
-        return self._correlation_id
+        return self.ask(leader, ProduceRequest(acks, timeout_ms, {T0: batch}), CLIENT)
 
-    def produced(self, correlation_id: int) -> ProducedPartition | None:
+    def replicate(
+        self, leader: int, count: int = 1, *, acks: Acks = -1, timeout_ms: int = 30_000
+    ) -> int:
+        """Send a batch and deliver everything that follows; returns its number."""
+        number = self.produce(leader, count, acks=acks, timeout_ms=timeout_ms)
+        self.settle()
+        return number
+
+    def produced(self, number: int) -> ProducedPartition | None:
         """The answer to a produce request; None if there is none."""
-        answers = [m for m in self.sent if m.destination == CLIENT]
-        found = [m.body for m in answers if m.correlation_id == correlation_id]
-        if not found:
-            return None
-        (answer,) = found
-        assert isinstance(answer, ProduceResponse)
-        return answer.partitions[T0]
+        answer = self.answer_to(number, CLIENT)
+        assert isinstance(answer, ProduceResponse | None)
+        return answer and answer.partitions[T0]
 
     def replica(self, broker_id: int, tp: TopicPartition = T0) -> Partition:
         """A hosted replica."""

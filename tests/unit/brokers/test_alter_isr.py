@@ -12,14 +12,7 @@ from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchResponse, ProduceRequest
 from klamm.cluster.records import CountedBatch
-from klamm.cluster.requests import (
-    Address,
-    AlterIsrRequest,
-    AlterIsrResponse,
-    Message,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-)
+from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import (
     CONTROLLER,
@@ -30,6 +23,7 @@ from tests.unit.brokers.network import (
     fetch_of,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -64,11 +58,7 @@ def items(message: Message) -> dict[TopicPartition, LeaderAndIsr]:
 
 
 def answer(
-    network: Network,
-    *,
-    error: Errors = Errors.NONE,
-    nth: int = -1,
-    **each: LeaderAndIsr | Errors,
+    network: Network, *, error: Errors = Errors.NONE, nth: int = -1, **each: LeaderAndIsr | Errors
 ) -> None:
     """Answer a request; ``each`` maps t0, t1 to a state or an error."""
     names = {"t0": T0, "t1": T1}
@@ -130,11 +120,7 @@ def test_one_request_is_in_flight_and_the_next_takes_everything_that_waits(
 
 @pytest.mark.parametrize(
     "refusal",
-    [
-        Errors.UNKNOWN_TOPIC_OR_PARTITION,
-        Errors.FENCED_LEADER_EPOCH,
-        Errors.INVALID_UPDATE_VERSION,
-    ],
+    [Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.FENCED_LEADER_EPOCH, Errors.INVALID_UPDATE_VERSION],
 )
 def test_a_final_refusal_leaves_the_partition_to_the_controller(
     network: Network, refusal: Errors
@@ -216,7 +202,7 @@ def test_a_lost_answer_is_asked_for_again_after_the_request_timeout(network: Net
     assert network.brokers[1].next_due_ms() == network.clock.time_ms + 30_000
 
 
-def test_nothing_is_asked_before_a_controller_is_known() -> None:
+def test_no_isr_is_proposed_before_a_controller_is_known() -> None:
     network = Network()
     network.add(1)
     network.request(1, leader_and_isr(state(isr=(1,), replicas=REPLICAS)))
@@ -239,7 +225,7 @@ def test_an_answer_that_comes_after_a_new_state_is_ignored(network: Network) -> 
 @pytest.mark.parametrize(
     "stale", [LeaderAndIsr(1, 2, (1, 2), 8), LeaderAndIsr(1, 3, (1, 2), 6)], ids=str
 )
-def test_an_answer_older_than_what_is_known_is_not_taken_over(
+def test_a_response_older_than_the_known_state_is_ignored(
     network: Network, stale: LeaderAndIsr
 ) -> None:
     fetch(network, 2)
@@ -263,7 +249,7 @@ def test_a_refusal_of_an_older_proposal_does_not_touch_the_new_one(
     assert hosted(network).pending == LeaderAndIsr(1, 4, (1, 2), 9)
 
 
-def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> None:
+def test_a_follower_that_caught_up_at_an_older_epoch_is_not_proposed(network: Network) -> None:
     fetch(network, 2)
     fetch(network, 3)
     newer = state(leader_epoch=4, isr=(1,), zk_version=9, replicas=REPLICAS)
@@ -275,7 +261,7 @@ def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> 
     assert hosted(network).leader_and_isr == LeaderAndIsr(1, 4, (1, 2), 10)
 
 
-def test_who_lacks_records_of_earlier_epochs_is_not_proposed(network: Network) -> None:
+def test_a_follower_that_lacks_records_of_earlier_epochs_is_not_proposed(network: Network) -> None:
     """The high watermark of a new leader may be below the start of its epoch."""
     for leader_epoch in (4, 5):
         led = state(leader_epoch=leader_epoch, isr=(1, 3), zk_version=9, replicas=REPLICAS)
@@ -313,11 +299,10 @@ def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> No
     assert items(asked(network)[-1]) == {T0: ASKED}
 
 
-def test_a_deleted_partition_is_asked_for_no_more(network: Network) -> None:
+def test_a_deleted_partition_is_not_proposed_again(network: Network) -> None:
     fetch(network, 2, T1)
     fetch(network, 2, T0)
-    named = StopReplicaPartitionState(T0, -2, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica())
     answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
     assert [list(items(message)) for message in asked(network)] == [[T1]]
 
@@ -327,12 +312,11 @@ def test_nothing_is_due_after_the_partition_of_a_failed_request_is_deleted(
 ) -> None:
     fetch(network, 2)
     answer(network, error=Errors.NOT_CONTROLLER)
-    named = StopReplicaPartitionState(T0, -2, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica())
     assert network.brokers[1].alter_isr_manager.next_due_ms() is None
 
 
-def test_a_leader_that_becomes_a_follower_proposes_nothing_more(network: Network) -> None:
+def test_a_leader_that_becomes_a_follower_proposes_no_isr(network: Network) -> None:
     fetch(network, 2, T1)
     fetch(network, 2, T0)
     follower = state(leader=2, leader_epoch=4, isr=(2, 1), replicas=REPLICAS)

@@ -34,14 +34,14 @@ def test_a_share_that_does_not_come_out_even_is_a_trifle_too_small() -> None:
     assert 0 < Fraction(100, 23) - found[0] < Fraction(1, 10**8)
 
 
-def test_parking_lot() -> None:
+def test_a_flow_over_two_links_gets_the_share_of_its_slower_link() -> None:
     """One flow passes both links, and each link has one of its own."""
     flows = [Flow("long", (A, B)), Flow("a", (A,)), Flow("b", (B,))]
     assert rates(flows, {A: 100, B: 100}) == {"long": 50, "a": 50, "b": 50}
     assert rates(flows, {A: 100, B: 30}) == {"long": 15, "a": 85, "b": 15}
 
 
-def test_what_one_link_ends_is_free_for_others_on_the_next() -> None:
+def test_a_flow_limited_on_one_link_leaves_its_share_of_the_next_to_others() -> None:
     flows = [Flow("ab", (A, B)), Flow("a", (A,)), Flow("bc", (B, C)), Flow("c", (C,))]
     found = rates(flows, {A: 20, B: 60, C: 80})
     assert found == {"ab": 10, "a": 10, "bc": 40, "c": 40}
@@ -74,7 +74,7 @@ def test_a_closed_resource_stops_its_flows_for_good() -> None:
     assert model.carried_bytes("f") == 0
 
 
-def test_what_is_counted_takes_room_and_is_not_held_back() -> None:
+def test_counted_traffic_reserves_bandwidth_and_is_never_limited() -> None:
     counted = Flow("in sync", (B, C), counted_by=(A,))
     flows = [counted, Flow("x", (A, B)), Flow("y", (A, B))]
     assert rates(flows, {A: 50, B: 1000, C: 30}) == {"in sync": 30, "x": 10, "y": 10}
@@ -109,7 +109,7 @@ def test_flows_that_arrive_together_are_ordered_by_age() -> None:
     assert model.advance(1000.0) == ["z", "m", "a"]
 
 
-def test_a_capacity_that_changes_midway() -> None:
+def test_a_flow_follows_the_capacity_that_its_resource_has_at_the_time() -> None:
     model = model_of({A: 100}, now_ms=500.0)
     model.add(Flow("f", (A,)), 1000)
     assert model.advance(4500.0) == []
@@ -143,7 +143,7 @@ def test_a_flow_that_changes_keeps_what_it_has_carried() -> None:
     assert completions(model, 1e6) == [("g", 6000.0), ("f", 55_000.0)]
 
 
-def test_nothing_to_carry_arrives_at_once() -> None:
+def test_an_empty_flow_arrives_at_once() -> None:
     model = model_of({A: 0}, now_ms=7.0)
     model.add(Flow("f", (A,)), 0)
     assert model.advance(7.0) == ["f"]
@@ -159,7 +159,7 @@ def test_a_year_of_thirds_loses_not_a_byte() -> None:
     assert [model.carried_bytes(i) for i in range(3)] == [year_s * 100 * MB // 3] * 3
 
 
-def test_a_copy_goes_on_as_the_original_would() -> None:
+def test_a_copy_of_the_model_continues_like_the_original() -> None:
     model = model_of({Resource(ResourceKind.DISK, i): 100 + i for i in range(301)})
     for i in range(300):
         path = (Resource(ResourceKind.DISK, i), Resource(ResourceKind.DISK, i + 1))
@@ -171,7 +171,7 @@ def test_a_copy_goes_on_as_the_original_would() -> None:
     assert twin.advance(25_000.0) == expected
 
 
-def test_what_does_not_hang_together_is_not_computed_again() -> None:
+def test_flows_without_a_common_resource_are_not_computed_again() -> None:
     links = [Resource(ResourceKind.DISK, i) for i in range(1000)]
     model = model_of(dict.fromkeys(links, 100))
     for i in range(5000):
@@ -191,7 +191,7 @@ def test_what_does_not_hang_together_is_not_computed_again() -> None:
     assert min(one_s) < all_s / 20
 
 
-def test_of_two_links_that_fill_together_the_first_by_name_rounds() -> None:
+def test_of_two_links_that_fill_together_the_first_by_name_is_rounded() -> None:
     flows = [Flow(i, (A,) if i < 22 else (B,)) for i in range(67)]
     flows.insert(22, Flow(67, (A, B)))
     found = rates(flows, {A: 3, B: 6})
@@ -199,7 +199,7 @@ def test_of_two_links_that_fill_together_the_first_by_name_rounds() -> None:
     assert set(found.values()) == {found[67]}
 
 
-def test_a_flow_that_ends_before_anybody_asked_leaves_nothing() -> None:
+def test_a_flow_that_ends_unobserved_leaves_nothing() -> None:
     model = model_of({A: 100})
     model.add(Flow("short", (A,)), 100)
     assert model.remove("short") == 0
@@ -218,7 +218,7 @@ def test_many_changes_of_rate_do_not_move_the_end() -> None:
     assert completions(model, 1e6) == [("f", 997_500.0)]
 
 
-def test_mistakes_of_the_caller_are_named() -> None:
+def test_impossible_flows_capacities_and_times_are_refused() -> None:
     model = model_of({A: 100}, now_ms=10.0)
     model.add(Flow("f", (A,)), 1)
     with pytest.raises(AssertionError, match="flow f already exists"):

@@ -70,14 +70,14 @@ def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
     assert not identity.may_send(PartitionBatches(T0), Batch(0, 1, Counted(1, 1), 0.0))
 
 
-def test_sequences_go_on_and_begin_again_after_the_last(sent: Sent) -> None:
+def test_sequences_continue_and_restart_after_the_last(sent: Sent) -> None:
     assert sent.numbers() == [(0, 0), (0, 10), (0, 20)]
     sent.partition.next_sequence = SEQUENCE_MAX - 4
     last = sent.send()
     assert (last.base_sequence, last.next_sequence) == (SEQUENCE_MAX - 4, 5)
 
 
-def test_what_is_sent_again_goes_one_after_the_other_in_its_order(sent: Sent) -> None:
+def test_retries_are_sent_one_by_one_in_order(sent: Sent) -> None:
     first, second, third = sent.batches
     for batch in (third, first, second):
         sent.partition.put_back(batch)
@@ -94,7 +94,7 @@ def test_a_gap_before_a_batch_that_is_not_the_next_fills_itself(sent: Sent) -> N
     assert sent.numbers() == [(0, 0), (0, 10), (0, 20)]
 
 
-def test_a_gap_before_the_next_batch_stays_so_all_begin_at_another_epoch(sent: Sent) -> None:
+def test_a_gap_before_the_next_batch_resets_all_at_another_epoch(sent: Sent) -> None:
     first, second, third = sent.batches
     sent.identity.on_acknowledged(sent.partition, first)
     assert sent.identity.can_retry(sent.partition, second, OUT_OF_ORDER)
@@ -172,7 +172,7 @@ def test_after_the_last_epoch_comes_another_id(sent: Sent) -> None:
         {"compression_type": "brotli"},
     ],
 )
-def test_settings_that_do_not_go_together(settings: dict[str, int | str]) -> None:
+def test_contradictory_producer_configs_are_refused(settings: dict[str, int | str]) -> None:
     with pytest.raises(InvalidConfig):
         ProducerConfig(**settings)  # type: ignore[arg-type]
 
@@ -281,7 +281,7 @@ def test_a_repeated_or_foreign_response_is_ignored() -> None:
     assert client.metadata.update_count == 1
 
 
-def test_metadata_is_asked_of_one_broker_after_the_other_and_again_until_it_is_complete() -> None:
+def test_metadata_is_requested_from_broker_after_broker_until_it_is_complete() -> None:
     client = network()
     client.metadata.add_topic("t")
     asked: list[int] = []

@@ -119,7 +119,7 @@ def validating(**settings: Any) -> tuple[Reading, Message]:
 @pytest.mark.parametrize(
     ("reset", "timestamp_ms"), [("earliest", EARLIEST_TIMESTAMP), ("latest", LATEST_TIMESTAMP)]
 )
-def test_it_begins_where_the_reset_policy_says(reset: str, timestamp_ms: int) -> None:
+def test_a_consumer_begins_where_the_reset_policy_says(reset: str, timestamp_ms: int) -> None:
     reading = Reading(auto_offset_reset=reset)
     assert reading.consumer.position(T0) is None
     (asked,) = reading.sent()
@@ -145,9 +145,7 @@ def test_each_leader_is_asked_once_for_the_partitions_in_the_same_state() -> Non
     reading.lead({0: (1, 4), 1: (1, 6), 2: (2, 1)})
     reading.consumer.seek(T1, 7)
     asked = {(m.destination.id, type(m.body)): m.body for m in reading.sent()}
-    assert asked.keys() == {
-        *((1, ListOffsetsRequest), (1, FetchRequest), (2, ListOffsetsRequest)),
-    }
+    assert asked.keys() == {*((1, ListOffsetsRequest), (1, FetchRequest), (2, ListOffsetsRequest))}
     lookup, fetch = asked[1, ListOffsetsRequest], asked[1, FetchRequest]
     assert isinstance(lookup, ListOffsetsRequest) and list(lookup.partitions) == [T0]
     assert isinstance(fetch, FetchRequest) and list(fetch.partitions) == [T1]
@@ -157,7 +155,7 @@ def test_each_leader_is_asked_once_for_the_partitions_in_the_same_state() -> Non
     assert reading.consumer.next_due_ms() == 30_000.0
 
 
-def test_a_lookup_without_a_record_goes_on_at_the_end() -> None:
+def test_a_lookup_without_a_record_continues_at_the_end() -> None:
     reading = Reading()
     reading.consumer.seek_to_time(T0, 1_000)
     (asked,) = reading.sent()
@@ -250,7 +248,7 @@ def test_an_answer_about_another_offset_is_not_taken() -> None:
     assert isinstance(again.body, FetchRequest) and again.body.partitions[T0].fetch_offset == 5
 
 
-def test_seek_forgets_what_was_asked_before() -> None:
+def test_a_seek_ignores_earlier_requests() -> None:
     reading = Reading()
     reading.consumer.seek(T0, 5)
     (old,) = reading.sent()

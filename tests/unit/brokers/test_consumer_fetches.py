@@ -58,7 +58,7 @@ class Fetching:
         self.consumer.receive(answered, 0.0)
 
 
-def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to_go_on(
+def test_records_before_a_corrupt_batch_are_returned_and_the_error_names_the_next_offset(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fetching = Fetching(1)
@@ -88,7 +88,7 @@ def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to
     [flipped(GOOD[1], 16), GOOD[1][:40], GOOD[1][:-1]],
     ids=["magic", "torn header", "torn records"],
 )
-def test_what_is_no_batch_is_as_spoilt_as_one(rest: bytes) -> None:
+def test_bytes_that_are_no_batch_are_corrupt(rest: bytes) -> None:
     fetching = Fetching(0)
     fetching.answer(GOOD[0] + rest)
     assert fetching.taken() == [(0, 3)]
@@ -98,7 +98,7 @@ def test_what_is_no_batch_is_as_spoilt_as_one(rest: bytes) -> None:
     assert said.startswith("Record batch for partition t-0 at offset 3 is invalid, cause: ")
 
 
-def test_what_the_broker_itself_cannot_read_is_said_once() -> None:
+def test_an_error_of_the_brokers_log_is_raised_once() -> None:
     fetching = Fetching(3)
     fetching.answer(None, Errors.CORRUPT_MESSAGE)
     assert fetching.consumer.errors == {

@@ -34,16 +34,15 @@ from klamm.cluster.data_requests import (
     ProduceRequest,
 )
 from klamm.cluster.records import CountedBatch, EpochEndOffset, IntervalRecords
-from klamm.cluster.requests import Address, Message, StopReplicaPartitionState, StopReplicaRequest
+from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     cached,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 from tests.unit.brokers.replicas import Replicas
@@ -67,27 +66,16 @@ class Consumed(Replicas):
         partition_max_bytes: int = MAX_BYTES,
         **limits: int,
     ) -> int:
-        """Send a fetch, deliver nothing else; returns the correlation id."""
-        self._correlation_id += 1
+        """Send a fetch, deliver nothing else; returns its number."""
         limits = {"max_wait_ms": 500, "min_bytes": 1, **limits}
         asked = FetchPartition(offset, epoch, max_bytes=partition_max_bytes)
-        body = FetchRequest(-1, {T0: asked}, **limits)
-        address = Address("broker", broker_id)
-        self.brokers[broker_id].receive(Message(CONSUMER, address, self._correlation_id, body))
-        return self._correlation_id
+        return self.ask(broker_id, FetchRequest(-1, {T0: asked}, **limits), CONSUMER)
 
-    def fetched(self, correlation_id: int) -> FetchedPartition | None:
+    def fetched(self, number: int) -> FetchedPartition | None:
         """The answer to a fetch; None if it waits."""
-        found = [
-            m.body
-            for m in self.sent
-            if m.destination == CONSUMER and m.correlation_id == correlation_id
-        ]
-        if not found:
-            return None
-        (answer,) = found
-        assert isinstance(answer, FetchResponse)
-        return answer.partitions[T0]
+        answer = self.answer_to(number, CONSUMER)
+        assert isinstance(answer, FetchResponse | None)
+        return answer and answer.partitions[T0]
 
     def offset_at(self, timestamp_ms: int, broker_id: int = 1, epoch: int = -1) -> ListedOffset:
         """What ListOffsets answers."""
@@ -110,11 +98,9 @@ def bounds(fetched: FetchedPartition | None) -> list[tuple[int, int, int]]:
 
 
 def test_records_are_read_up_to_the_high_watermark_and_no_further(replicas: Consumed) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (2,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends()[0] == (15, 10)
     fetched = replicas.fetched(replicas.send_fetch(4))
     assert bounds(fetched) == [(3, 4, 10)]
@@ -135,11 +121,9 @@ def test_a_fetch_waits_for_records_and_is_answered_when_they_are_committed(
 
 def test_a_fetch_waits_for_min_bytes_and_no_longer_than_it_wants(replicas: Consumed) -> None:
     few, many = replicas.send_fetch(0, min_bytes=200), replicas.send_fetch(0, min_bytes=500)
-    replicas.produce(1, 1)
-    replicas.settle()
+    replicas.replicate(1, 1)
     assert (replicas.fetched(few), replicas.fetched(many)) == (None, None)
-    replicas.produce(1, 1)
-    replicas.settle()
+    replicas.replicate(1, 1)
     assert bounds(replicas.fetched(few)) == [(3, 0, 2)]
     replicas.pass_time(499)
     assert replicas.fetched(many) is None
@@ -149,14 +133,12 @@ def test_a_fetch_waits_for_min_bytes_and_no_longer_than_it_wants(replicas: Consu
 
 
 def test_a_fetch_waits_for_no_more_bytes_than_it_may_get(replicas: Consumed) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     limited = replicas.send_fetch(0, min_bytes=500, max_bytes=250)
     assert bounds(replicas.fetched(limited)) == [(3, 0, 2)], "as in KafkaApis.handleFetchRequest"
     waits = replicas.send_fetch(0, min_bytes=500, partition_max_bytes=250)
     assert replicas.fetched(waits) is None
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     assert replicas.fetched(waits) is None, "no more of this partition is ever in the response"
     replicas.pass_time(500)
     assert bounds(replicas.fetched(waits)) == [(3, 0, 2)]
@@ -164,8 +146,7 @@ def test_a_fetch_waits_for_no_more_bytes_than_it_may_get(replicas: Consumed) -> 
 
 def test_a_fetch_that_may_get_few_bytes_does_not_wait_for_more() -> None:
     replicas = Consumed(broker_config({"fetch.max.bytes": "1024"}))
-    replicas.produce(1, 12)
-    replicas.settle()
+    replicas.replicate(1, 12)
     for offset, min_bytes, max_bytes, end in (
         (9, 500, 250, 11),
         (9, 500, 300, 12),
@@ -179,27 +160,23 @@ def test_a_fetch_that_may_get_few_bytes_does_not_wait_for_more() -> None:
         assert (fetched and bounds(fetched)) == (None if end is None else [(3, offset, end)])
 
 
-def test_a_fetch_does_not_wait_if_the_log_goes_on_in_another_segment(replicas: Consumed) -> None:
+def test_a_fetch_does_not_wait_if_the_log_continues_in_another_segment(replicas: Consumed) -> None:
     log = replicas.replica(1).log
     assert log is not None
     log.config = msgspec.structs.replace(log.config, segment_bytes=500)
     for _ in range(2):
-        replicas.produce(1, 3)
-        replicas.settle()
+        replicas.replicate(1, 3)
     assert bounds(replicas.fetched(replicas.send_fetch(0, min_bytes=10_000))) == [(3, 0, 3)]
     assert replicas.fetched(replicas.send_fetch(3, min_bytes=10_000)) is None
 
 
-def test_who_does_not_wait_is_answered_at_once(replicas: Consumed) -> None:
+def test_a_fetch_without_a_wait_or_minimum_is_answered_at_once(replicas: Consumed) -> None:
     assert bounds(replicas.fetched(replicas.send_fetch(0, max_wait_ms=0))) == []
     assert bounds(replicas.fetched(replicas.send_fetch(0, min_bytes=0))) == []
 
 
-def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(
-    replicas: Consumed,
-) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(replicas: Consumed) -> None:
+    replicas.replicate(1, 10)
     for limits, end in (
         ({"partition_max_bytes": 350}, 3),
         ({"max_bytes": 250}, 2),
@@ -241,11 +218,10 @@ def test_a_fetch_of_no_partition_does_not_wait(replicas: Consumed) -> None:
         pytest.param(0, 3, 1, Errors.NONE, id="the epoch is known"),
     ],
 )
-def test_errors_do_not_wait(
+def test_a_fetch_that_fails_is_answered_at_once(
     replicas: Consumed, offset: int, epoch: int, broker_id: int, expected: Errors
 ) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     fetched = replicas.fetched(replicas.send_fetch(offset, broker_id, epoch, min_bytes=10_000_000))
     assert (fetched.error if fetched else Errors.NONE) is expected
 
@@ -262,8 +238,7 @@ def test_a_partition_that_is_unknown_does_not_keep_others_waiting(
 
 
 def test_a_fetch_out_of_range_names_the_offsets_that_can_be_read(replicas: Consumed) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (2,)
     replicas.produce(1, 5)
     fetched = replicas.fetched(replicas.send_fetch(16))
@@ -277,46 +252,41 @@ def test_waiting_clients_get_an_error_when_the_leader_changes(replicas: Consumed
     fetched = replicas.fetched(number)
     assert fetched is not None and fetched.error is Errors.NOT_LEADER_OR_FOLLOWER
     number = replicas.send_fetch(0, 2)
-    stop = StopReplicaPartitionState(T0, -2, True)
-    replicas.request(2, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [stop]))
+    replicas.request(2, stop_replica())
     fetched = replicas.fetched(number)
     assert fetched is not None and fetched.error is Errors.NOT_LEADER_OR_FOLLOWER
     assert replicas.brokers[2].next_due_ms() is None
 
 
-def test_where_a_log_begins_and_ends_for_clients(replicas: Consumed) -> None:
+def test_a_log_ends_at_the_high_watermark_for_clients(replicas: Consumed) -> None:
     assert replicas.offset_at(LATEST_TIMESTAMP) == ListedOffset(Errors.NONE, -1, 0, 3)
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (2,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.offset_at(LATEST_TIMESTAMP) == ListedOffset(Errors.NONE, -1, 10, 3)
     assert replicas.offset_at(EARLIEST_TIMESTAMP).offset == 0
     assert replicas.offset_at(LATEST_TIMESTAMP, 3).error is Errors.NOT_LEADER_OR_FOLLOWER
     assert replicas.offset_at(LATEST_TIMESTAMP, 1, 2).error is Errors.FENCED_LEADER_EPOCH
 
 
-def test_where_a_time_is(replicas: Consumed) -> None:
+def test_a_lookup_by_time_finds_the_first_committed_record_of_that_time_or_later(
+    replicas: Consumed,
+) -> None:
     begun_ms = replicas.clock.now_ms()
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     found = replicas.offset_at(begun_ms)
     assert found == ListedOffset(Errors.NONE, begun_ms, 0, 3)
     assert replicas.offset_at(begun_ms + 1) == ListedOffset(Errors.NONE)
     replicas.lead(2, 4)
     replicas.clock.time_ms += 1_000
     replicas.lost = (1,)
-    replicas.produce(2, 10)
-    replicas.settle()
+    replicas.replicate(2, 10)
     late = replicas.offset_at(begun_ms + 1, 2)
     assert late == ListedOffset(Errors.NONE), "it is there, and not committed"
     assert replicas.offset_at(EARLIEST_TIMESTAMP, 2) == ListedOffset(Errors.NONE, -1, 0, 3)
 
 
-def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(
-    replicas: Consumed,
-) -> None:
+def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(replicas: Consumed) -> None:
     """KIP-207: the high watermark of a new leader may be behind what consumers have read."""
     begun_ms = replicas.clock.now_ms()
     replicas.produce(1, 10)
@@ -333,12 +303,10 @@ def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(
     assert replicas.offset_at(LATEST_TIMESTAMP, 2) == ListedOffset(Errors.NONE, -1, 10, 5)
 
 
-def test_where_an_epoch_ended(replicas: Consumed) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+def test_an_epoch_ends_where_the_next_one_in_the_log_begins(replicas: Consumed) -> None:
+    replicas.replicate(1, 10)
     replicas.lead(2, 5)
-    replicas.produce(2, 5)
-    replicas.settle()
+    replicas.replicate(2, 5)
 
     def ask(epoch: int, current: int = -1, tp: TopicPartition = T0) -> Any:
         asked = OffsetsForLeaderEpochRequest({tp: OffsetForLeaderPartition(epoch, current)})

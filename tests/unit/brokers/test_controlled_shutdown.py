@@ -58,7 +58,7 @@ def test_without_retries_or_disabled_the_broker_may_stop_at_once(
     assert len(made.sent) == is_enabled
 
 
-def test_a_success_ends_it() -> None:
+def test_a_successful_response_ends_the_shutdown() -> None:
     made = Shutdown()
     made.attempt(EPOCH, 0)
     assert made.sent == [(Address("controller", 1), ControlledShutdownRequest(3, EPOCH))]

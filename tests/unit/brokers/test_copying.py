@@ -112,7 +112,7 @@ def test_a_copy_arrives_when_its_link_has_carried_it() -> None:
     assert (cluster.copying.next_due_ms(), in_progress(cluster.copying)) == (None, [])
 
 
-def test_without_a_limit_on_its_way_the_leader_sends_by_itself() -> None:
+def test_without_a_limit_on_its_links_a_copy_is_not_modelled() -> None:
     cluster = Cluster()
     assert not cluster.copying.begin(Flow(TO_2, (IN,)), 1_000, answer())
     cluster.copying.set_capacities({OUT: UNLIMITED, IN: UNLIMITED})
@@ -144,7 +144,7 @@ def test_the_same_copy_continues_and_another_start_replaces_it() -> None:
     assert batches_of(message) == list(range(3, 13))
 
 
-def test_whole_batches_are_taken_on_the_way() -> None:
+def test_whole_batches_that_have_arrived_are_taken_while_the_copy_continues() -> None:
     cluster = Cluster()
     cluster.begin()
     cluster.clock.now += 99
@@ -234,7 +234,7 @@ def test_traffic_is_reserved_once_the_first_limit_is_set() -> None:
     assert cluster.copying.next_due_ms() == 1_000.0, "a dead leader reserves nothing"
 
 
-def test_a_paused_broker_sends_receives_and_moves_nothing() -> None:
+def test_a_paused_broker_neither_sends_nor_receives_nor_moves() -> None:
     cluster = Cluster()
     cluster.copying.set_capacities({DISK: 1_000})
     cluster.begin()
@@ -295,13 +295,10 @@ def test_a_link_that_is_cut_ends_its_copies() -> None:
     (owner, arrived), (follower, message) = cluster.given
     assert (owner, arrived) == (1, Arrived(TO_2, 210))
     assert follower == 2 and isinstance(message, Message) and batches_of(message) == [0, 1]
-    assert [copy_id for copy_id, _ in in_progress(cluster.copying)] == [
-        ReplicaCopy(T0, 1, 3),
-        MOVE,
-    ]
+    assert [copy_id for copy_id, _ in in_progress(cluster.copying)] == [ReplicaCopy(T0, 1, 3), MOVE]
 
 
-def test_whoever_waits_for_the_next_arrival_hears_of_all_that_moves_it() -> None:
+def test_every_change_of_the_next_arrival_is_notified() -> None:
     cluster = Cluster()
     copying = cluster.copying
     for act in (
@@ -318,7 +315,7 @@ def test_whoever_waits_for_the_next_arrival_hears_of_all_that_moves_it() -> None
         assert cluster.changes > changes
 
 
-def test_a_copy_changes_its_way() -> None:
+def test_a_copy_that_changes_its_links_arrives_by_the_new_ones() -> None:
     cluster = Cluster()
     cluster.copying.set_capacities({IN: 100})
     cluster.begin()
@@ -330,7 +327,7 @@ def test_a_copy_changes_its_way() -> None:
     assert cluster.changes == changes
 
 
-def test_the_place_of_a_replica() -> None:
+def test_a_replica_is_in_the_directory_that_its_running_broker_names() -> None:
     cluster = Cluster()
     cluster.copying.join(1, {T0: "/d0"}.get, lambda: None)
     assert cluster.copying.place_of(T0, 1) == LogPlace(1, "/d0")

@@ -19,17 +19,13 @@ from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrResponse,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
     StopReplicaResponse,
 )
-from klamm.cluster.types import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
+from klamm.cluster.types import LEADER_DURING_DELETE
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.conformance.replica_logs import NOW_MS
 from tests.conformance.segment_logs import SegmentLogFactory
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     Network,
@@ -37,6 +33,7 @@ from tests.unit.brokers.network import (
     fetch_of,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -85,14 +82,9 @@ def notifications(network: Network) -> int:
 
 @pytest.mark.parametrize(
     ("leader", "isr", "error"),
-    [
-        (2, (2,), Errors.NONE),
-        (2, (1, 2), STORAGE),
-        (-1, (2,), STORAGE),
-        (1, (2,), STORAGE),
-    ],
+    [(2, (2,), Errors.NONE), (2, (1, 2), STORAGE), (-1, (2,), STORAGE), (1, (2,), STORAGE)],
 )
-def test_it_is_restored_from_another_leader_once_it_is_not_in_the_isr(
+def test_a_damaged_replica_is_restored_from_another_leader_once_it_is_not_in_the_isr(
     network: Network, leader: int, isr: tuple[int, ...], error: Errors
 ) -> None:
     manager = network.brokers[1].replica_manager
@@ -104,7 +96,7 @@ def test_it_is_restored_from_another_leader_once_it_is_not_in_the_isr(
     close(network)
 
 
-def test_it_is_named_again_and_deleted_with_its_topic(network: Network) -> None:
+def test_a_damaged_replica_is_reported_again_and_deleted_with_its_topic(network: Network) -> None:
     in_sync = state(T0, leader=2, isr=(1, 2), is_new=False)
     assert host(network, in_sync) is STORAGE
     network.request(1, update_metadata(cached(T1, leader=LEADER_DURING_DELETE)))
@@ -116,8 +108,7 @@ def test_it_is_named_again_and_deleted_with_its_topic(network: Network) -> None:
     network.request(1, update_metadata(cached(T0, leader=2)))
     assert host(network, in_sync) is STORAGE, "the topic is not deleted after all"
     network.request(1, update_metadata(cached(T0, leader=LEADER_DURING_DELETE)))
-    named = StopReplicaPartitionState(T0, EPOCH_DURING_DELETE, True)
-    answer = network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    answer = network.request(1, stop_replica())
     assert answer == StopReplicaResponse(Errors.NONE, {T0: Errors.NONE})
     # A new topic of that name has a log again, until its directory fails.
     assert host(network, state(T0, isr=(1,))) is Errors.NONE

@@ -65,7 +65,7 @@ def test_a_request_is_answered_when_all_its_partitions_are_there(
     assert delayed.waits_for(T0) == any(offset < 7 for tp, offset, _ in completed if tp == T0)
 
 
-def test_a_request_that_waits_too_long_is_answered_with_what_is_there(delayed: Delayed) -> None:
+def test_a_request_that_waits_too_long_gets_the_partitions_that_are_ready(delayed: Delayed) -> None:
     assert delayed.next_due_ms() == 1100.0
     delayed.complete(T0, 5, error=NONE)
     delayed.on_timer(1099.0)

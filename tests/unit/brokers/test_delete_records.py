@@ -11,7 +11,6 @@ from klamm.cluster.client_requests import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import T0, update_metadata
 from tests.unit.brokers.replicas import CLIENT, IDS, Replicas
@@ -23,23 +22,18 @@ TIMEOUT_MS = 1000
 def replicas() -> Replicas:
     found = Replicas()
     found.lead(1, 3)
-    found.produce(1, 10)
-    found.settle()
+    found.replicate(1, 10)
     return found
 
 
 def delete(replicas: Replicas, offset: int, tp: TopicPartition = T0, leader: int = 1) -> int:
-    body = DeleteRecordsRequest({tp: offset}, TIMEOUT_MS)
-    number = 1000 + len(replicas.sent)
-    replicas.brokers[leader].receive(Message(CLIENT, Address("broker", leader), number, body))
-    return number
+    return replicas.ask(leader, DeleteRecordsRequest({tp: offset}, TIMEOUT_MS), CLIENT)
 
 
 def deleted(replicas: Replicas, number: int, tp: TopicPartition = T0) -> DeletedRecords | None:
-    for message in replicas.sent:
-        if message.correlation_id == number and isinstance(message.body, DeleteRecordsResponse):
-            return message.body.partitions[tp]
-    return None
+    answer = replicas.answer_to(number, CLIENT)
+    assert isinstance(answer, DeleteRecordsResponse | None)
+    return answer and answer.partitions[tp]
 
 
 def starts(replicas: Replicas) -> list[int]:
@@ -56,8 +50,7 @@ def test_the_leader_answers_when_every_log_starts_there(
     replicas.settle()
     assert deleted(replicas, number) == DeletedRecords(Errors.NONE, start)
     assert starts(replicas) == [start] * 3
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends() == [(15, 15)] * 3
 
 
@@ -77,8 +70,7 @@ def test_an_offset_beyond_the_high_watermark_is_out_of_range(
 
 def test_records_that_are_not_committed_are_not_deleted(replicas: Replicas) -> None:
     replicas.lost = (2,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends()[0] == (15, 10)
     assert deleted(replicas, delete(replicas, 11)) == DeletedRecords(Errors.OFFSET_OUT_OF_RANGE)
 
@@ -105,7 +97,7 @@ def test_a_replica_outside_the_isr_is_waited_for(replicas: Replicas) -> None:
     assert deleted(replicas, number) == DeletedRecords(Errors.NONE, 4)
 
 
-def test_other_partitions_are_refused(replicas: Replicas) -> None:
+def test_compacted_internal_and_foreign_partitions_are_refused(replicas: Replicas) -> None:
     log = replicas.replica(1).log
     assert log is not None
     log.config, config = (

@@ -65,7 +65,7 @@ def test_a_topic_that_allows_unclean_elections_is_reported(
     assert not follower.is_unclean
 
 
-def test_every_notice_is_handled_once_and_in_order(follower: Follower) -> None:
+def test_every_notification_is_handled_once_and_in_order(follower: Follower) -> None:
     for topic in ("b", "a", "b"):
         follower.admin.set_or_create_entity_configs("topics", topic, {UNCLEAN: "true"})
         follower.admin.create_config_change_notification(f"topics/{topic}")
@@ -77,7 +77,7 @@ def test_every_notice_is_handled_once_and_in_order(follower: Follower) -> None:
     assert follower.manager.malformed == {}
 
 
-def test_version_1_is_understood(follower: Follower) -> None:
+def test_a_notification_of_version_1_is_handled(follower: Follower) -> None:
     follower.admin.set_or_create_entity_configs("topics", "t", {UNCLEAN: "true"})
     follower.leave(b'{"version":1,"entity_type":"topics","entity_name":"t"}')
     assert follower.told == ["t"]
@@ -105,7 +105,7 @@ def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_stat
     ]
 
 
-def test_who_reads_the_brokers_own_config_is_told_of_it(follower: Follower) -> None:
+def test_a_change_of_the_brokers_own_config_notifies_its_readers(follower: Follower) -> None:
     told: list[tuple[ConfigValues, ConfigValues]] = []
     follower.manager.on_own_config = lambda own, default: told.append((dict(own), dict(default)))
     follower.alter("brokers", "<default>", {"leader.replication.throttled.rate": "5"})
@@ -177,7 +177,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("data", MALFORMED)
-def test_a_malformed_notice_is_set_apart(
+def test_a_malformed_notification_is_quarantined(
     follower: Follower, data: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     follower.leave(data)
@@ -196,14 +196,14 @@ def test_a_malformed_notice_is_set_apart(
 
 
 @pytest.mark.parametrize("path", ["topics/", "topics//t", "topics/../t", "users/u/clients/c"])
-def test_entities_that_cannot_be_are_passed_over(follower: Follower, path: str) -> None:
+def test_notifications_of_impossible_entities_are_skipped(follower: Follower, path: str) -> None:
     follower.leave(b'{"version":2,"entity_path":"%s"}' % path.encode())
     follower.alter("topics", "t", {UNCLEAN: "true"})
     assert follower.told == ["t"]
     assert follower.manager.malformed == {}
 
 
-def test_a_config_that_cannot_be_read_is_set_apart(follower: Follower) -> None:
+def test_a_malformed_config_is_quarantined(follower: Follower) -> None:
     follower.admin.create_recursive("/config/topics/t", b'{"config":{"a":1}}')
     follower.admin.create_config_change_notification("topics/t")
     for told in (["u"], ["u", "u"]):
@@ -216,7 +216,7 @@ def test_a_config_that_cannot_be_read_is_set_apart(follower: Follower) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "config_change_", "a_znode_that_is_no_notice", "zzz"])
-def test_a_znode_that_is_no_notice_stops_nothing(follower: Follower, name: str) -> None:
+def test_a_znode_that_is_no_notification_is_ignored(follower: Follower, name: str) -> None:
     follower.leave(b"{}", name)
     assert list(follower.manager.malformed) == [f"{CHANGES}/{name}"]
     follower.alter("topics", "t", {UNCLEAN: "true"})
@@ -226,7 +226,7 @@ def test_a_znode_that_is_no_notice_stops_nothing(follower: Follower, name: str) 
     assert follower.admin.get_children(CHANGES) == []
 
 
-def test_with_quirk_c2_a_znode_that_is_no_notice_stops_what_comes_after_it() -> None:
+def test_with_quirk_c2_a_znode_that_is_no_notification_stops_later_ones() -> None:
     follower = Follower(quirks=Quirks(malformed_znode_fails_the_event=True))
     follower.alter("topics", "t", {UNCLEAN: "true"})
     follower.leave(b"{}", "config_change_0x")
@@ -243,7 +243,7 @@ def test_with_quirk_c2_a_znode_that_is_no_notice_stops_what_comes_after_it() -> 
     assert len(follower.admin.get_children(CHANGES)) == 5
 
 
-def test_with_quirk_c2_a_notice_of_null_is_never_deleted() -> None:
+def test_with_quirk_c2_a_notification_of_null_is_never_deleted() -> None:
     follower = Follower(quirks=Quirks(malformed_znode_fails_the_event=True))
     follower.leave(None)
     follower.alter("topics", "t", {})
@@ -252,7 +252,7 @@ def test_with_quirk_c2_a_notice_of_null_is_never_deleted() -> None:
     assert follower.admin.get_children(CHANGES) == ["config_change_0000000000"]
 
 
-def test_notices_are_deleted_after_a_quarter_of_an_hour_and_not_before(follower: Follower) -> None:
+def test_notifications_are_deleted_after_a_quarter_of_an_hour(follower: Follower) -> None:
     follower.alter("topics", "t", {})
     follower.clock.time_ms += CHANGE_EXPIRATION_MS
     follower.alter("topics", "u", {})
@@ -265,7 +265,9 @@ def test_notices_are_deleted_after_a_quarter_of_an_hour_and_not_before(follower:
     ]
 
 
-def test_one_that_another_broker_deletes_meanwhile_is_no_failure(follower: Follower) -> None:
+def test_a_notification_that_another_broker_deletes_meanwhile_is_no_failure(
+    follower: Follower,
+) -> None:
     for topic in ("t", "u"):
         follower.admin.set_or_create_entity_configs("topics", topic, {UNCLEAN: "true"})
         follower.admin.create_config_change_notification(f"topics/{topic}")
@@ -280,7 +282,7 @@ def test_one_that_another_broker_deletes_meanwhile_is_no_failure(follower: Follo
     assert follower.told == ["u"]
 
 
-def test_few_batches_however_many_notices(follower: Follower) -> None:
+def test_notifications_are_read_in_a_fixed_number_of_batches(follower: Follower) -> None:
     for number in range(50):
         follower.admin.set_or_create_entity_configs("topics", f"t{number}", {UNCLEAN: "true"})
         follower.admin.create_config_change_notification(f"topics/t{number}")

@@ -21,7 +21,6 @@ from klamm.cluster.requests import (
     Address,
     LeaderAndIsrResponse,
     Request,
-    StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
@@ -36,6 +35,7 @@ from tests.unit.brokers.network import (
     fetch_of,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -76,7 +76,9 @@ def states_of(network: Network) -> list[Any]:
         (0, Errors.STALE_BROKER_EPOCH),
     ],
 )
-def test_broker_epoch(network: Network, in_request: int, expected: Errors) -> None:
+def test_requests_with_a_stale_broker_epoch_are_refused(
+    network: Network, in_request: int, expected: Errors
+) -> None:
     before = states_of(network)
     newer = state(leader_epoch=4)
     lai = network.request(1, leader_and_isr(newer, broker_epoch=in_request))
@@ -85,8 +87,7 @@ def test_broker_epoch(network: Network, in_request: int, expected: Errors) -> No
     metadata = network.request(1, update_metadata(cached(T1), broker_epoch=in_request))
     assert metadata == UpdateMetadataResponse(expected)
     assert (T1 in hosted(network).metadata_cache) == (expected == Errors.NONE)
-    stopped = StopReplicaPartitionState(T0, 5, True)
-    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, in_request, [stopped])
+    stop = stop_replica(T0, 5, broker_epoch=in_request)
     per_partition = {} if expected else {T0: Errors.NONE}
     assert network.request(1, stop) == StopReplicaResponse(expected, per_partition)
 
@@ -100,7 +101,9 @@ def test_broker_epoch(network: Network, in_request: int, expected: Errors) -> No
     ],
 )
 @pytest.mark.parametrize("learned_from", ["LeaderAndIsr", "UpdateMetadata", "StopReplica"])
-def test_controller_epoch(in_request: int, expected: Errors, learned_from: str) -> None:
+def test_requests_with_a_stale_controller_epoch_are_refused(
+    in_request: int, expected: Errors, learned_from: str
+) -> None:
     network = Network()
     network.add(1)
     current = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [])
@@ -110,7 +113,7 @@ def test_controller_epoch(in_request: int, expected: Errors, learned_from: str) 
         "StopReplica": current,
     }
     network.request(1, teachers[learned_from])
-    stop = StopReplicaRequest(CONTROLLER, in_request, -1, [StopReplicaPartitionState(T0, 0, False)])
+    stop = stop_replica(T0, 0, delete=False, controller_epoch=in_request)
     per_partition = {} if expected else {T0: Errors.NONE}
     assert network.request(1, stop) == StopReplicaResponse(expected, per_partition)
     metadata = network.request(1, update_metadata(cached(), controller_epoch=in_request))
@@ -159,7 +162,9 @@ def test_controller_epoch(in_request: int, expected: Errors, learned_from: str) 
         ),
     ],
 )
-def test_leader_and_isr(network: Network, named: Any, topic_id: str, expected: Errors) -> None:
+def test_leader_and_isr_has_kafkas_error_for_every_state(
+    network: Network, named: Any, topic_id: str, expected: Errors
+) -> None:
     answer = network.request(1, leader_and_isr(named, topic_id=topic_id))
     assert answer == LeaderAndIsrResponse(Errors.NONE, {named.topic_partition: expected})
 
@@ -214,20 +219,18 @@ def test_an_unassigned_partition_without_a_log_counts_as_offline_from_then_on() 
         pytest.param(T0._replace(partition=9), 0, Errors.NONE, id="not hosted"),
     ],
 )
-def test_stop_replica(
+def test_stop_replica_has_kafkas_error_and_deletes_only_when_told_to(
     network: Network, tp: Any, leader_epoch: int, delete: bool, expected: Errors
 ) -> None:
     was_hosted = tp in hosted(network).replica_manager.partitions
-    named = StopReplicaPartitionState(tp, leader_epoch, delete)
-    request = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named])
+    request = stop_replica(tp, leader_epoch, delete=delete, broker_epoch=BROKER_EPOCH)
     assert network.request(1, request) == StopReplicaResponse(Errors.NONE, {tp: expected})
     stays = was_hosted and not (delete and expected == Errors.NONE)
     assert (tp in hosted(network).replica_manager.partitions) == stays
 
 
-def test_a_deleted_partition_begins_anew_with_another_topic_id(network: Network) -> None:
-    named = StopReplicaPartitionState(T0, -2, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named]))
+def test_a_deleted_partition_may_be_created_with_another_topic_id(network: Network) -> None:
+    network.request(1, stop_replica(broker_epoch=BROKER_EPOCH))
     again = leader_and_isr(state(leader_epoch=0), topic_id="id-of-the-new-topic-12")
     assert network.request(1, again) == LeaderAndIsrResponse(Errors.NONE, {T0: Errors.NONE})
 
@@ -238,14 +241,13 @@ def fail(network: Network) -> list[LogDirFailure]:
     return hosted(network).replica_manager.handle_log_dir_failures()
 
 
-def test_partitions_of_a_failed_log_directory(network: Network) -> None:
+def test_partitions_of_a_failed_log_directory_have_a_storage_error(network: Network) -> None:
     assert fail(network) == [(FAILED_DIR, "it failed", (T0,))]
     assert fail(network) == []
     storage = Errors.KAFKA_STORAGE_ERROR
     newer = network.request(1, leader_and_isr(state(T0, leader_epoch=4)))
     assert newer == LeaderAndIsrResponse(Errors.NONE, {T0: storage})
-    named = StopReplicaPartitionState(T0, -2, True)
-    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named])
+    stop = stop_replica(broker_epoch=BROKER_EPOCH)
     assert network.request(1, stop) == StopReplicaResponse(Errors.NONE, {T0: storage})
 
 
@@ -259,8 +261,7 @@ def test_a_broker_without_replicas_refuses_them_and_lets_them_be_deleted() -> No
     assert network.request(1, named) == LeaderAndIsrResponse(
         Errors.NONE, {T0: storage, T1: storage}
     )
-    deleted = StopReplicaPartitionState(T0, -2, True)
-    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [deleted])
+    stop = stop_replica(broker_epoch=BROKER_EPOCH)
     assert network.request(1, stop) == StopReplicaResponse(Errors.NONE, {T0: Errors.NONE})
     assert states_of(network) == []
 
@@ -302,7 +303,9 @@ def test_with_a_failed_directory_only_new_replicas_get_a_log(
         pytest.param(T0._replace(partition=7), 0, Errors.KAFKA_STORAGE_ERROR, id="offline"),
     ],
 )
-def test_fetch(network: Network, tp: Any, leader_epoch: int, expected: Errors) -> None:
+def test_fetch_has_kafkas_error_for_every_partition(
+    network: Network, tp: Any, leader_epoch: int, expected: Errors
+) -> None:
     network.request(1, update_metadata(cached(T0._replace(partition=6))))
     hosted(network).replica_manager.offline_partitions[T0._replace(partition=7)] = None
     asked = fetch_of(2, tp, leader_epoch=leader_epoch)

@@ -62,7 +62,7 @@ def error_of(sessions: FetchSessions, session_id: int, epoch: int) -> Errors:
     return found.error if isinstance(found, FetchResponse) else Errors.NONE
 
 
-def test_an_incremental_fetch_is_of_all_partitions_and_returns_those_with_news() -> None:
+def test_an_incremental_fetch_returns_only_the_partitions_that_changed() -> None:
     sessions = FetchSessions(10)
     id_ = opened(sessions, T0, T1)
     whole, session = begun(sessions, request(FetchMetadata(id_, 1), T1, offset=7))
@@ -137,7 +137,7 @@ def test_unknown_sessions_and_epochs_are_errors() -> None:
         ({"diverging": EpochEndOffset(4, 2)}, True),
     ],
 )
-def test_a_partition_is_in_a_response_if_anything_is_news(
+def test_any_change_puts_a_partition_into_a_response(
     changes: dict[str, Any], is_news: bool
 ) -> None:
     sessions = FetchSessions(10)

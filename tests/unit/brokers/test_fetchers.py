@@ -7,22 +7,15 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
 from klamm.cluster.records import Interval, IntervalRecords
-from klamm.cluster.requests import (
-    NO_CORRELATION_ID,
-    Address,
-    Message,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-)
+from klamm.cluster.requests import NO_CORRELATION_ID, Address, Message
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     Network,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 
@@ -81,7 +74,7 @@ def test_a_follower_outside_the_isr_fetches_all_partitions_of_a_leader_at_once(
     assert network.brokers[2].fetchers.partition_count == 0
 
 
-def test_a_follower_in_the_isr_has_nothing_to_fetch(network: Network) -> None:
+def test_a_follower_in_the_isr_sends_no_fetch(network: Network) -> None:
     network.request(2, leader_and_isr(state(leader=1, isr=(1, 2))))
     assert fetched(network) == []
 
@@ -95,7 +88,7 @@ def test_a_follower_in_the_isr_has_nothing_to_fetch(network: Network) -> None:
         Errors.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_what_the_leader_could_not_serve_is_asked_again_after_the_backoff(
+def test_partitions_with_an_error_are_fetched_again_after_the_backoff(
     network: Network, error: Errors
 ) -> None:
     follow(network)
@@ -115,7 +108,7 @@ def test_a_fenced_follower_waits_for_the_controller(network: Network) -> None:
     assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
 
 
-def test_records_that_do_not_fit_the_log_end_the_fetches_until_the_controller_says_more(
+def test_records_that_do_not_fit_the_log_end_the_fetches_until_the_next_leader_and_isr(
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     follow(network)
@@ -190,11 +183,10 @@ def test_the_backoff_of_a_dead_leader_wakes_no_fetcher(network: Network) -> None
     assert network.brokers[2].next_due_ms() is None
 
 
-def test_a_stopped_replica_fetches_no_more(network: Network) -> None:
+def test_a_stopped_replica_does_not_fetch(network: Network) -> None:
     follow(network)
     answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
-    stopped = StopReplicaPartitionState(T0, 4, False)
-    network.request(2, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [stopped]))
+    network.request(2, stop_replica(T0, 4, delete=False))
     network.pass_time(60_000)
     assert len(fetched(network)) == 1
 

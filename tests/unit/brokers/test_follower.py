@@ -21,12 +21,7 @@ from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchPartition
-from klamm.cluster.records import (
-    CountedBatch,
-    EpochEndOffset,
-    Interval,
-    IntervalRecords,
-)
+from klamm.cluster.records import CountedBatch, EpochEndOffset, Interval, IntervalRecords
 from tests.unit.brokers.network import state
 
 AT_ONCE, LATER = NextFetch.AT_ONCE, NextFetch.ON_NOTIFICATION
@@ -134,7 +129,7 @@ def test_a_response_is_taken_at_the_end_of_the_log(
         pytest.param(9, 12, 20, AT_ONCE, (2, 10, 6), id="late"),
     ],
 )
-def test_a_log_out_of_range_is_cut_or_begun_anew(
+def test_a_log_out_of_range_is_truncated_or_restarted(
     partition: Partition,
     fetched: int,
     start: int,
@@ -200,7 +195,9 @@ def test_more_records_than_a_segment_holds_are_appended_in_parts() -> None:
         pytest.param((4, 12), 10, id="an epoch after the last one that ends later"),
     ],
 )
-def test_where_a_log_that_diverges_is_cut(diverging: tuple[int, int], offset: int) -> None:
+def test_a_diverging_log_is_cut_where_kafka_cuts_it(
+    diverging: tuple[int, int], offset: int
+) -> None:
     assert truncation_offset(log_of((1, 4), (3, 6)), EpochEndOffset(*diverging)) == offset
 
 

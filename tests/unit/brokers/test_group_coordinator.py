@@ -44,8 +44,6 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     Message,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
 )
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
@@ -65,11 +63,11 @@ from tests.unit.brokers.groups import (
 )
 from tests.unit.brokers.network import (
     CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     Network,
     cached,
     fetch_of,
+    stop_replica,
     update_metadata,
 )
 
@@ -136,9 +134,7 @@ def test_a_rebalance_takes_as_long_as_the_slowest_member_may(groups: Groups) -> 
 
 
 def test_a_new_member_that_waits_needs_no_heartbeats_for_five_minutes(groups: Groups) -> None:
-    number = groups.join(rebalance_ms=3_600_000)
-    groups.network.pass_time(2 * DELAY_MS)
-    old = groups.joined(number)
+    [old] = groups.admitted(groups.join(rebalance_ms=3_600_000))
     new = groups.join(session_ms=6_000)
     for _ in range(50):
         groups.network.pass_time(6_000 - 1)
@@ -176,7 +172,7 @@ def test_a_leader_that_joins_again_before_its_sync_gets_the_same_answer(groups: 
     assert groups.state() == ("CompletingRebalance", 2)
 
 
-def test_who_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
+def test_a_member_that_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
     leader, follower = groups.stable(2)
     again = groups.join(follower.member_id, protocols=(Protocol("range", b""),))
     for _ in range(4):
@@ -223,9 +219,7 @@ def test_a_rebalancing_group_that_all_have_left_takes_a_new_member(groups: Group
     assert groups.state() == ("PreparingRebalance", 0)
     other = groups.join(protocol_type="connect")
     assert groups.joined(other).error is Errors.INCONSISTENT_GROUP_PROTOCOL
-    new = groups.join(protocols=(Protocol("other", SUBSCRIPTION),))
-    groups.network.pass_time(2 * DELAY_MS)
-    joined = groups.joined(new)
+    [joined] = groups.admitted(groups.join(protocols=(Protocol("other", SUBSCRIPTION),)))
     assert (joined.error, joined.protocol_name, joined.leader) == (
         Errors.NONE,
         "other",
@@ -257,9 +251,7 @@ def test_a_pending_member_that_joins_or_leaves_holds_up_no_rebalance(groups: Gro
     told = groups.joined(groups.join(needs_id=True))
     static = groups.joined(groups.join(told.member_id, instance="i"))
     assert (static.error, static.member_id) == (Errors.UNKNOWN_SERVER_ERROR, "")
-    number = groups.join(told.member_id, needs_id=True)
-    groups.network.pass_time(2 * DELAY_MS)
-    member = groups.joined(number)
+    [member] = groups.admitted(groups.join(told.member_id, needs_id=True))
     groups.sync(member)
     member = groups.joined(groups.join(member.member_id))
     assert member.generation_id == 2
@@ -271,7 +263,7 @@ def test_a_pending_member_that_joins_or_leaves_holds_up_no_rebalance(groups: Gro
     assert groups.joined(number).generation_id == 3
 
 
-def test_what_cannot_be_joined() -> None:
+def test_invalid_joins_are_refused() -> None:
     groups = Groups({"group.min.session.timeout.ms": "6000"})
     assert groups.joined(groups.join(protocol_type="")).error is (
         Errors.INCONSISTENT_GROUP_PROTOCOL
@@ -292,9 +284,7 @@ def test_what_cannot_be_joined() -> None:
     ids=["fits", "too long"],
 )
 def test_a_member_id_must_fit_into_a_record(groups: Groups, instance: str, error: Errors) -> None:
-    number = groups.join(instance=instance)
-    groups.network.pass_time(2 * DELAY_MS)
-    joined = groups.joined(number)
+    [joined] = groups.admitted(groups.join(instance=instance))
     assert joined.error is error
     if not error:
         assert groups.synced(groups.sync(joined, instance)).error is Errors.NONE
@@ -392,17 +382,15 @@ def test_a_static_member_that_comes_back_replaces_itself_without_a_rebalance(
 def test_a_static_member_that_left_or_is_new_needs_no_known_id(groups: Groups) -> None:
     [member] = groups.stable(instance="i")
     assert groups.leave("", "i") is Errors.NONE
-    number = groups.join(instance="i", needs_id=True)
-    groups.network.pass_time(2 * DELAY_MS)
-    joined = groups.joined(number)
+    [joined] = groups.admitted(groups.join(instance="i", needs_id=True))
     assert (joined.error, joined.generation_id) == (Errors.NONE, 3)
     assert joined.member_id != member.member_id
 
 
 def test_a_static_leader_that_does_not_rejoin_stays_a_member(groups: Groups) -> None:
-    numbers = [groups.join(instance="i", session_ms=60_000), groups.join(), groups.join()]
-    groups.network.pass_time(2 * DELAY_MS)
-    leader, *others = map(groups.joined, numbers)
+    leader, *others = groups.admitted(
+        groups.join(instance="i", session_ms=60_000), groups.join(), groups.join()
+    )
     assert leader.leader == leader.member_id
     again = [groups.join(one.member_id, protocols=(Protocol("range", b"new"),)) for one in others]
     groups.network.pass_time(REBALANCE_MS)
@@ -437,9 +425,7 @@ def test_a_rebalance_that_no_static_member_joins_is_tried_again(groups: Groups) 
 def test_static_members_without_time_to_rejoin_stay_until_their_sessions_end(
     groups: Groups,
 ) -> None:
-    numbers = [groups.join(instance="i", rebalance_ms=0), groups.join()]
-    groups.network.pass_time(2 * DELAY_MS)
-    static, other = map(groups.joined, numbers)
+    static, other = groups.admitted(groups.join(instance="i", rebalance_ms=0), groups.join())
     assert [groups.synced(groups.sync(one)).error for one in (static, other)] == [Errors.NONE] * 2
     assert groups.leave(other.member_id) is Errors.NONE
     groups.network.pass_time(SESSION_MS - 1)
@@ -494,9 +480,7 @@ def test_a_static_member_fences_its_waiting_requests(groups: Groups) -> None:
     assert groups.state() == ("CompletingRebalance", 1)
 
 
-def test_a_static_member_with_another_choice_of_protocol_begins_a_rebalance(
-    groups: Groups,
-) -> None:
+def test_a_static_member_with_another_choice_of_protocol_begins_a_rebalance(groups: Groups) -> None:
     groups.stable(instance="i")
     new = groups.join(instance="i", protocols=(Protocol("other", b""), *PROTOCOLS))
     joined = groups.joined(new)
@@ -528,9 +512,7 @@ def test_a_static_member_may_leave_before_its_new_id_is_stored(groups: Groups) -
 
 
 def test_a_static_member_that_is_replaced_before_its_sync_is_not_removed(groups: Groups) -> None:
-    numbers = [groups.join(), groups.join(instance="i")]
-    groups.network.pass_time(2 * DELAY_MS)
-    leader, _ = map(groups.joined, numbers)
+    leader, _ = groups.admitted(groups.join(), groups.join(instance="i"))
     groups.sync(leader)
     new = groups.joined(groups.join(instance="i"))
     assert new.member_id.startswith("i-")
@@ -542,15 +524,13 @@ def test_a_static_member_that_is_replaced_before_its_sync_is_not_removed(groups:
 
 
 def test_a_static_follower_that_comes_back_does_not_lead(groups: Groups) -> None:
-    numbers = [groups.join(), groups.join(instance="i")]
-    groups.network.pass_time(2 * DELAY_MS)
-    leader, _ = map(groups.joined, numbers)
+    leader, _ = groups.admitted(groups.join(), groups.join(instance="i"))
     groups.sync(leader)
     named = [groups.joined(groups.join(instance="i")).leader for _ in range(2)]
     assert named == [leader.member_id] * 2
 
 
-def test_leaving(groups: Groups) -> None:
+def test_a_member_that_leaves_is_no_longer_a_member(groups: Groups) -> None:
     stays, leaves = groups.stable(2)
     assert groups.leave("c-1") is Errors.UNKNOWN_MEMBER_ID
     assert groups.leave(leaves.member_id) is Errors.NONE
@@ -579,7 +559,7 @@ def test_a_member_that_leaves_while_its_sync_waits_is_answered(groups: Groups) -
         SyncGroupRequest(group_id="g", generation_id=1, member_id="c-1"),
     ],
 )
-def test_unknown_members(groups: Groups, body: GroupRequest) -> None:
+def test_requests_of_unknown_members_are_refused(groups: Groups, body: GroupRequest) -> None:
     groups.stable()
     answer = groups.answer(groups.send(body))
     assert answer is not None
@@ -627,7 +607,7 @@ def test_a_group_with_members_needs_a_name(groups: Groups, body: GroupRequest) -
     assert answer.error is Errors.INVALID_GROUP_ID  # type: ignore[union-attr]
 
 
-def test_members_of_another_generation(groups: Groups) -> None:
+def test_requests_of_another_generation_are_refused(groups: Groups) -> None:
     [member] = groups.stable()
     past = JoinGroupResponse(Errors.NONE, member.member_id, member.generation_id - 1)
     assert groups.beat(past) is Errors.ILLEGAL_GENERATION
@@ -669,7 +649,7 @@ def test_a_rebalance_answers_the_syncs_that_wait(groups: Groups) -> None:
     assert groups.synced(waiting).error is Errors.REBALANCE_IN_PROGRESS
 
 
-def test_who_gets_nothing_from_the_leader_has_no_partitions(groups: Groups) -> None:
+def test_a_member_without_an_assignment_has_no_partitions(groups: Groups) -> None:
     [member] = groups.stable()
     again = groups.joined(groups.join(member.member_id))
     body = SyncGroupRequest(
@@ -732,9 +712,7 @@ def test_only_the_groups_of_a_partition_are_forgotten_with_it() -> None:
 
 def test_a_loaded_group_has_its_leader_and_its_subscriptions(tmp_path: Path) -> None:
     groups = Groups(segments=tmp_path)
-    numbers = [groups.join(instance="i", session_ms=60_000), groups.join()]
-    groups.network.pass_time(2 * DELAY_MS)
-    _, other = map(groups.joined, numbers)
+    _, other = groups.admitted(groups.join(instance="i", session_ms=60_000), groups.join())
     newer = (Protocol("range", b"\0\1" + SUBSCRIPTION[2:]),)
     again = groups.join(other.member_id, protocols=newer)
     groups.network.pass_time(REBALANCE_MS)
@@ -743,8 +721,7 @@ def test_a_loaded_group_has_its_leader_and_its_subscriptions(tmp_path: Path) -> 
     groups.sync(leader)
     for tp in (T0, U0):
         assert groups.commit(leader, tp) is Errors.NONE
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     deleted = groups.answer(groups.send(OffsetDeleteRequest("g", (T0, U0))))
     assert deleted == OffsetDeleteResponse(
         Errors.NONE, {T0: Errors.GROUP_SUBSCRIBED_TO_TOPIC, U0: Errors.NONE}
@@ -764,8 +741,7 @@ def test_groups_that_cannot_be_loaded_are_none(
     produces = groups.network.brokers[BROKER].replica_manager.leaders.produces
     appended = produces.produce(message, body, 0, 0, internal_topics_allowed=True)
     assert appended is not None and appended.partitions[OFFSETS].error is Errors.NONE
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     [record] = [one for one in caplog.records if one.levelname == "ERROR"]
     assert "Unknown group metadata message version: 9" in record.getMessage()
     assert groups.state() == ("Dead", 0)
@@ -785,7 +761,7 @@ def test_clients_do_not_produce_to_internal_topics(groups: Groups) -> None:
     )
 
 
-def test_listing(groups: Groups) -> None:
+def test_groups_are_listed_by_their_states(groups: Groups) -> None:
     groups.stable()
     for states, expected in (((), True), (("Stable",), True), (("Empty", "Dead"), False)):
         answer = groups.answer(groups.send(ListGroupsRequest(states)))
@@ -793,7 +769,7 @@ def test_listing(groups: Groups) -> None:
         assert answer == ListGroupsResponse(Errors.NONE, listed)
 
 
-def test_a_coordinator_that_resigns_answers_what_waits(groups: Groups) -> None:
+def test_a_coordinator_that_resigns_answers_delayed_requests(groups: Groups) -> None:
     number = groups.join()
     groups.lead(leader=2, leader_epoch=4)
     assert groups.joined(number).error is Errors.NOT_COORDINATOR
@@ -883,36 +859,32 @@ def test_a_coordinator_that_resigns_while_it_loads_loads_nothing(groups: Groups)
     assert groups.describe().error is Errors.NOT_COORDINATOR
 
 
-def test_a_coordinator_loads_what_another_has_stored(tmp_path: Path) -> None:
+def test_a_coordinator_loads_the_groups_that_another_has_stored(tmp_path: Path) -> None:
     groups = Groups(segments=tmp_path)
     leader, follower = groups.stable(2)
     for tp in (T0, U0):
         assert groups.commit(leader, tp) is Errors.NONE
     groups.network.request(BROKER, update_metadata(cached(U0, leader=-2)))
     before = groups.describe()
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     assert groups.describe() == before
     assert groups.offsets() == {T0: 42}
     assert [groups.beat(one) for one in (leader, follower)] == [Errors.NONE] * 2
     for one in (leader, follower):
         assert groups.leave(one.member_id) is Errors.NONE
-    groups.lead(leader=2, leader_epoch=6)
-    groups.lead(leader_epoch=7)
+    groups.reload()
     assert (groups.state(), groups.offsets()) == (("Empty", 0), {T0: 42})
     assert groups.answer(groups.send(DeleteGroupsRequest(("g",)))) == DeleteGroupsResponse(
         {"g": Errors.NONE}
     )
-    groups.lead(leader=2, leader_epoch=8)
-    groups.lead(leader_epoch=9)
+    groups.reload()
     assert groups.state() == ("Dead", 0)
 
 
 def test_members_of_a_loaded_group_must_send_heartbeats(tmp_path: Path) -> None:
     groups = Groups(segments=tmp_path)
     groups.stable()
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     assert groups.state() == ("Stable", 1)
     groups.network.pass_time(SESSION_MS)
     assert groups.state() == ("Empty", 0)
@@ -928,8 +900,7 @@ def test_a_loaded_group_that_is_too_large_now_begins_a_rebalance(tmp_path: Path)
 
 def test_a_replica_that_is_stopped_but_not_deleted_keeps_its_groups(groups: Groups) -> None:
     groups.stable()
-    stop = StopReplicaPartitionState(OFFSETS, 4, delete_partition=False)
-    groups.network.request(BROKER, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, (stop,)))
+    groups.network.request(BROKER, stop_replica(OFFSETS, 4, delete=False))
     assert groups.state() == ("Stable", 1)
 
 
@@ -966,8 +937,7 @@ def test_the_offsets_topic_is_created_by_one_request_at_a_time() -> None:
 
 
 def test_the_epochs_of_deleted_partitions_are_forgotten(groups: Groups) -> None:
-    stop = StopReplicaPartitionState(OFFSETS, -2, delete_partition=True)
-    groups.network.request(BROKER, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, (stop,)))
+    groups.network.request(BROKER, stop_replica(OFFSETS))
     assert groups.describe().error is Errors.NOT_COORDINATOR
     groups.lead(leader_epoch=0)
     assert groups.state() == ("Dead", 0)
@@ -993,9 +963,7 @@ def test_a_broker_counts_the_partitions_when_it_starts() -> None:
 
 
 def test_a_static_member_fences_its_waiting_sync(groups: Groups) -> None:
-    numbers = [groups.join(), groups.join(instance="i")]
-    groups.network.pass_time(2 * DELAY_MS)
-    _, follower = map(groups.joined, numbers)
+    _, follower = groups.admitted(groups.join(), groups.join(instance="i"))
     waiting = groups.sync(follower, "i")
     assert groups.answer(waiting) is None
     groups.join(instance="i")

@@ -43,7 +43,9 @@ def groups() -> Groups:
     return Groups()
 
 
-def test_commits(groups: Groups) -> None:
+def test_only_members_of_the_current_generation_and_groups_without_members_commit(
+    groups: Groups,
+) -> None:
     for generation_id in (0, 1):
         member = JoinGroupResponse(Errors.NONE, "c-1", generation_id)
         assert groups.commit(member) is Errors.ILLEGAL_GENERATION
@@ -104,7 +106,9 @@ def test_a_commit_is_subject_to_retention_like_any_record(groups: Groups) -> Non
         ({"message.max.bytes": "1"}, Errors.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_commits_that_the_log_refuses(config: dict[str, str], expected: Errors) -> None:
+def test_a_commit_that_the_log_refuses_is_not_stored(
+    config: dict[str, str], expected: Errors
+) -> None:
     groups = Groups(config)
     assert (groups.commit(), groups.offsets()) == (expected, {})
 
@@ -192,11 +196,10 @@ def test_offsets_of_subscribed_topics_are_not_deleted(groups: Groups) -> None:
 
 
 def test_no_offsets_of_other_groups_with_members_are_deleted(groups: Groups) -> None:
-    number = groups.join(protocol_type="connect")
-    groups.network.pass_time(2 * DELAY_MS)
-    groups.sync(groups.joined(number))
+    [joined] = groups.admitted(groups.join(protocol_type="connect"))
+    groups.sync(joined)
     assert delete_offsets(groups, T0) == OffsetDeleteResponse(Errors.NON_EMPTY_GROUP)
-    assert groups.leave(groups.joined(number).member_id) is Errors.NONE
+    assert groups.leave(joined.member_id) is Errors.NONE
     assert delete_offsets(groups, T0) == OffsetDeleteResponse(Errors.NONE, {T0: Errors.NONE})
 
 
@@ -204,9 +207,7 @@ def test_no_offsets_of_other_groups_with_members_are_deleted(groups: Groups) -> 
 def test_no_offsets_are_deleted_while_the_subscriptions_are_unknown(
     groups: Groups, cut: int
 ) -> None:
-    number = groups.join(protocols=(Protocol("range", SUBSCRIPTION[:cut]),))
-    groups.network.pass_time(2 * DELAY_MS)
-    member = groups.joined(number)
+    [member] = groups.admitted(groups.join(protocols=(Protocol("range", SUBSCRIPTION[:cut]),)))
     groups.sync(member)
     assert groups.commit(member, U0) is Errors.NONE
     assert delete_offsets(groups, U0).partitions == {U0: Errors.GROUP_SUBSCRIBED_TO_TOPIC}
@@ -294,8 +295,7 @@ def test_an_offset_does_not_expire_while_a_newer_commit_is_appended(tmp_path: Pa
     groups.network.request(BROKER, fetched, Address("broker", 2))
     assert groups.answer(number) == OffsetCommitResponse({T0: Errors.NONE})
     assert groups.offsets() == {T0: 43}
-    groups.lead(leader=2, leader_epoch=5)
-    groups.lead(leader_epoch=6)
+    groups.reload()
     assert groups.offsets() == {T0: 43}, "its tombstone came after the commit"
 
 
@@ -318,8 +318,7 @@ def test_a_loaded_group_expires_by_the_time_at_which_it_became_empty(tmp_path: P
         groups.network.pass_time(SESSION_MS - 1)
         groups.beat(member)
     groups.leave(member.member_id)
-    groups.lead(leader=2, leader_epoch=4)
-    groups.lead(leader_epoch=5)
+    groups.reload()
     groups.network.pass_time(58_000)
     assert groups.offsets() == {T0: 42}
     groups.network.pass_time(3_000)
@@ -333,7 +332,7 @@ def records_appended(groups: Groups) -> int:
     return log.log_end_offset
 
 
-def test_only_what_was_stored_gets_a_tombstone(groups: Groups) -> None:
+def test_only_stored_groups_and_offsets_get_a_tombstone(groups: Groups) -> None:
     groups.commit()
     assert records_appended(groups) == 1
     delete_offsets(groups, U0)

@@ -34,7 +34,9 @@ def test_properties_are_defaults_of_all_logs() -> None:
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_the_finer_unit_counts(properties: Mapping[str, str], retention_ms: int) -> None:
+def test_the_finer_unit_of_a_retention_time_holds(
+    properties: Mapping[str, str], retention_ms: int
+) -> None:
     assert broker_log_config(properties).retention_ms == retention_ms
 
 
@@ -44,7 +46,7 @@ def test_a_property_that_does_not_fit_is_refused(word: str) -> None:
         broker_log_config({"log.segment.bytes": word})
 
 
-def test_a_topic_overrides_and_what_does_not_fit_is_passed_over(
+def test_a_topic_overrides_and_invalid_overrides_are_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     overrides = {"retention.ms": "7", "segment.bytes": "x", "cleanup.policy": "compact,delete"}
@@ -76,7 +78,7 @@ def test_topics_that_are_read_ahead_are_read_once() -> None:
     assert asked == [["a", "b"], ["a"]]
 
 
-def test_when_to_flush_and_whose_time_counts() -> None:
+def test_topics_override_when_logs_flush_and_which_timestamps_count() -> None:
     broker = broker_log_config(
         {
             "log.flush.interval.messages": "100",

@@ -73,7 +73,7 @@ def test_a_failed_directory_loses_its_future_logs_and_no_other_is_made() -> None
     assert not make_future(dirs, TPS[2], "c")
 
 
-def test_what_was_found_is_used_as_it_is_and_left_to_its_finder_by_a_failure() -> None:
+def test_found_logs_are_used_in_place_and_kept_when_the_directory_fails() -> None:
     dirs = LogDirs(("a",))
     found = DirLogs({TPS[0]: IntervalLog()}, {})
     dirs.use("a", found)

@@ -36,7 +36,7 @@ def produced(retention_ms: int, store: LogStore | None = None) -> tuple[Network,
     return network, maintenance
 
 
-def test_what_expires_soon_is_deleted_after_an_interval_and_not_earlier() -> None:
+def test_segments_that_expire_soon_are_deleted_after_an_interval_and_not_earlier() -> None:
     network, maintenance = produced(retention_ms=1_200)
     begun_ms = network.clock.time_ms
     assert maintenance.next_due_ms() == begun_ms + INTERVAL_MS
@@ -47,7 +47,7 @@ def test_what_expires_soon_is_deleted_after_an_interval_and_not_earlier() -> Non
     assert maintenance.next_due_ms() is None
 
 
-def test_what_expires_later_is_looked_at_when_it_does() -> None:
+def test_segments_that_expire_later_are_checked_when_they_do() -> None:
     network, maintenance = produced(retention_ms=60_000)
     begun_ms = network.clock.time_ms
     network.pass_time(INTERVAL_MS)

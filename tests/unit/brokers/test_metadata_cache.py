@@ -38,7 +38,7 @@ def test_leader_minus_two_removes_a_partition_and_with_the_last_one_its_topic() 
     assert (len(cache), cache.topics(), cache.topic_id("t")) == (0, (), None)
 
 
-def test_deleting_what_is_unknown_changes_nothing() -> None:
+def test_deleting_an_unknown_partition_changes_nothing() -> None:
     cache = MetadataCache()
     cache.update(update_metadata(cached(T0)))
     cache.update(update_metadata(cached(T1, leader=-2)))

@@ -39,11 +39,9 @@ def restart_before_the_high_watermark_is_known(replicas: Checked) -> None:
     """KIP-101, scenario 1."""
     replicas.lost = (3,)
     replicas.lead(1, 3, (1, 2), told=(1, 2))
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.withholds = tells_broker_2_the_high_watermark
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.lost = (1, 3)
     replicas.lead(1, 4, (1, 2), told=(2,))
     replicas.lead(2, 5, (2,), told=(2,))
@@ -53,19 +51,15 @@ def fast_failover(replicas: Checked) -> None:
     """KIP-279: 1 leads again before it has heard that 2 did, and never knew the epoch of 2."""
     replicas.lost = (3,)
     replicas.lead(1, 3, (1, 2), told=(1, 2))
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.lost = (2, 3)
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.lost = (1, 3)
     replicas.lead(2, 4, (1, 2), told=(2,))
-    replicas.produce(2)
-    replicas.settle()
+    replicas.replicate(2)
     replicas.lost = (2, 3)
     replicas.lead(1, 5, (1, 2), told=(1,))
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.lost = (3,)
     replicas.lead(1, 5, (1, 2), told=(2,))
     replicas.pass_time(1_000)
@@ -74,18 +68,15 @@ def fast_failover(replicas: Checked) -> None:
 def fetch_of_an_older_epoch(replicas: Checked) -> None:
     """KIP-320: a fetch arrives when its leader has been a follower, cut its log and leads again."""
     replicas.lead(1, 3)
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.lost = (2,)
     replicas.withholds = is_a_fetch_of_broker_3
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     [late] = replicas.withheld
     replicas.lost = (3,)
     replicas.lead(2, 4, told=(2, 1))
     replicas.lead(1, 5, told=(1, 2))
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.brokers[1].receive(late)
     replicas.settle()
     replicas.lost = (1, 2)
@@ -97,8 +88,7 @@ def joining_before_the_leaders_epoch(replicas: Checked) -> None:
     replicas.lost = (3,)
     replicas.lead(1, 3, (1, 2), told=(1, 2))
     replicas.withholds = tells_broker_2_the_high_watermark
-    replicas.produce(1)
-    replicas.settle()
+    replicas.replicate(1)
     replicas.lost = (1, 3)
     replicas.lead(2, 4, (1, 2), told=(2, 3))
     if 3 in replicas.replica(2).isr:
@@ -114,7 +104,9 @@ SCHEDULES: dict[Truncation, Schedule] = {
 
 
 @pytest.mark.parametrize("truncation", Truncation, ids=lambda t: t.value)
-def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_find_the_records_that_an_earlier_protocol_loses(
+    truncation: Truncation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, truncation)
     replicas = Checked()
     SCHEDULES[truncation](replicas)
@@ -124,7 +116,7 @@ def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("truncation", Truncation, ids=lambda t: t.value)
-def test_nothing_is_lost_now(truncation: Truncation) -> None:
+def test_the_current_protocol_loses_nothing_on_the_same_schedule(truncation: Truncation) -> None:
     replicas = Checked()
     SCHEDULES[truncation](replicas)
     check_views(replicas.checker, replicas.views())

@@ -258,7 +258,7 @@ def test_a_leader_without_a_log_has_nothing_to_read() -> None:
     assert Partition().leader_and_isr is None and Partition().isr == ()
 
 
-def test_a_broker_fetches_only_what_is_assigned_to_it(partition: Partition) -> None:
+def test_a_broker_fetches_only_partitions_that_are_assigned_to_it(partition: Partition) -> None:
     assert not partition.record_fetch(4, FetchPartition(12, 5, 5), NOW_MS)
     assert partition.remote(4) is None
     for replica_id in (3, 2, 3):
@@ -266,7 +266,7 @@ def test_a_broker_fetches_only_what_is_assigned_to_it(partition: Partition) -> N
     assert [remote.replica_id for remote in partition.remotes] == [3, 2]
 
 
-def test_what_is_packed_is_unpacked_again(partition: Partition) -> None:
+def test_a_packed_partition_is_unpacked_again(partition: Partition) -> None:
     fetch(partition, 2, 12, NOW_MS + 5)
     fetch(partition, 3, 7, NOW_MS + 6)
     before = partition.remotes

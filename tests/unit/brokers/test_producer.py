@@ -74,7 +74,7 @@ class Producing:
         (Errors.UNKNOWN_SERVER_ERROR, -1, "failed", False),
     ],
 )
-def test_the_outcome_of_a_batch_by_its_answer(
+def test_the_response_decides_the_outcome_of_a_batch(
     error: Errors, base_offset: int, outcome: str, is_stale: bool
 ) -> None:
     producing = Producing()
@@ -116,7 +116,7 @@ def test_a_batch_that_may_be_stored_stays_in_doubt(error: Errors | None, outcome
     assert lost == [(0, 1, Errors.NOT_ENOUGH_REPLICAS, "")]
 
 
-def test_what_waits_expires_in_order_and_what_is_sent_is_in_doubt() -> None:
+def test_queued_batches_expire_in_order_and_sent_ones_are_in_doubt() -> None:
     config = {"request_timeout_ms": 1_000, "delivery_timeout_ms": 1_000}
     producing = Producing(max_in_flight_requests_per_connection=1, **config)
     producer = producing.producer
@@ -151,7 +151,7 @@ def test_keys_and_values_without_an_outcome_are_counted_in_bytes() -> None:
     assert sorted(producing.producer.undecided_batch_sizes()) == [0, 1]
 
 
-def test_what_was_sent_is_in_doubt_when_the_producer_is_closed() -> None:
+def test_sent_batches_are_in_doubt_when_the_producer_is_closed() -> None:
     producing = Producing()
     producing.send(1)
     producing.producer.give_up()

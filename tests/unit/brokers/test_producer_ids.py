@@ -39,7 +39,7 @@ def stored(network: Network) -> bytes | None:
     return found[0]
 
 
-def test_ids_of_brokers_come_from_blocks_of_their_own(network: Network) -> None:
+def test_each_broker_has_its_own_blocks_of_producer_ids(network: Network) -> None:
     assert stored(network) is None
     given = [ask(network, broker_id) for broker_id in (1, 2, 1, 2)]
     assert [answer.producer_id for answer in given] == [0, 1000, 1, 1001]
@@ -47,7 +47,7 @@ def test_ids_of_brokers_come_from_blocks_of_their_own(network: Network) -> None:
     assert stored(network) == (b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}')
 
 
-def test_after_a_block_comes_another_one(network: Network) -> None:
+def test_a_used_up_block_is_followed_by_another_one(network: Network) -> None:
     ids = [ask(network, 1).producer_id for _ in range(1001)]
     assert ids == list(range(1001))
     assert ProducerIdBlockZNode.decode(stored(network) or b"") == ProducerIdBlock(1, 1000, 1999)

@@ -24,8 +24,7 @@ def replicas() -> Replicas:
     """Brokers 1 to 3 with t-0 in sync, led by 1 at epoch 3; its log starts at 4 and ends at 10."""
     made = Replicas()
     made.lead(1, 3)
-    made.produce(1, 10)
-    made.settle()
+    made.replicate(1, 10)
     log = made.replica(1).log
     assert log is not None and log.increment_log_start_offset(4)
     return made

@@ -22,15 +22,7 @@ from klamm.cluster.requests import Address, AlterIsrRequest
 from klamm.world.journal.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
-from klamm.zk.store import (
-    Delete,
-    Exists,
-    ReadOp,
-    ReadResult,
-    StoreEvent,
-    WatchEvent,
-    WatchKind,
-)
+from klamm.zk.store import Delete, Exists, ReadOp, ReadResult, StoreEvent, WatchEvent, WatchKind
 from tests.unit.brokers.network import (
     T0,
     T1,
@@ -201,7 +193,7 @@ def test_a_broker_that_starts_again_reads_the_configs_of_its_logs_in_one_batch()
     assert [log.config.retention_ms for log in logs] == [7, 7]
 
 
-def test_configuration_by_kafkas_names() -> None:
+def test_configs_are_read_by_kafkas_names() -> None:
     properties = {
         "log.dirs": "a, b",
         "replica.fetch.backoff.ms": "10",
@@ -267,7 +259,7 @@ def test_a_replica_that_is_being_added_is_not_missed_in_the_isr() -> None:
     assert epoch == 6, "of any request, not only of UpdateMetadata"
 
 
-def test_status_of_one_replica() -> None:
+def test_the_status_of_a_replica_shows_its_role_and_directory() -> None:
     broker = leading_one_following_one().brokers[1]
     leader = replica_status(broker, T0)
     assert json.loads(json.dumps(leader)) == {
@@ -292,7 +284,7 @@ def test_status_of_one_replica() -> None:
     assert broker_counts(broker).offline == 2
 
 
-def test_a_copy_of_a_cluster_goes_its_own_way() -> None:
+def test_a_copy_of_a_cluster_is_independent() -> None:
     network = leading_one_following_one()
     twin = copy.deepcopy(network)
     twin.pass_time(30_000)

@@ -53,7 +53,7 @@ def copy_all(mover: Mover) -> int:
     return chunks
 
 
-def test_a_future_log_takes_the_place_of_what_it_holds(mover: Mover) -> None:
+def test_a_future_log_replaces_the_current_log(mover: Mover) -> None:
     mover.append(0, *[10] * 7)
     mover.append(2, 10)
     before = content(mover.log)
@@ -65,7 +65,7 @@ def test_a_future_log_takes_the_place_of_what_it_holds(mover: Mover) -> None:
     assert mover.moves.next_due_ms() is None
 
 
-def test_what_is_appended_meanwhile_is_copied_too(mover: Mover) -> None:
+def test_records_appended_during_a_move_are_copied_too(mover: Mover) -> None:
     mover.append(0, *[10] * 9)
     mover.move_to("d1")
     copied = []
@@ -92,7 +92,7 @@ def test_a_log_that_does_not_begin_at_zero_is_copied_from_its_start(mover: Mover
     assert content(mover.log) == before
 
 
-def test_the_start_moves_on_while_it_is_copied(mover: Mover) -> None:
+def test_a_log_start_that_moves_during_a_move_is_copied(mover: Mover) -> None:
     mover.append(0, *[10] * 9)
     mover.move_to("d1")
     mover.work()
@@ -102,7 +102,7 @@ def test_the_start_moves_on_while_it_is_copied(mover: Mover) -> None:
     assert mover.paths == ("d1", None) and content(mover.log) == before
 
 
-def test_what_the_current_log_loses_the_future_one_loses(mover: Mover) -> None:
+def test_a_truncation_of_the_current_log_truncates_the_future_one(mover: Mover) -> None:
     """A follower is told by the next leader that its tail was never committed."""
     mover.append(0, *[10] * 3)
     mover.append(1, *[10] * 6)
@@ -116,7 +116,7 @@ def test_what_the_current_log_loses_the_future_one_loses(mover: Mover) -> None:
     assert content(mover.log) == before and before[4] == [(0, 0, 30), (4, 30, 90)]
 
 
-def test_a_log_that_begins_anew_is_copied_anew(mover: Mover) -> None:
+def test_a_log_that_restarts_elsewhere_is_copied_from_there(mover: Mover) -> None:
     mover.append(0, *[10] * 9)
     mover.move_to("d1")
     mover.work()
@@ -137,7 +137,7 @@ def test_an_epoch_without_records_moves_with_the_log(mover: Mover) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_move_goes_on_after_the_broker_has_started_again(mover: Mover, is_clean: bool) -> None:
+def test_a_move_continues_after_the_broker_has_restarted(mover: Mover, is_clean: bool) -> None:
     mover.append(0, *[10] * 9)
     before = content(mover.log)
     mover.move_to("d1")
@@ -150,7 +150,7 @@ def test_a_move_goes_on_after_the_broker_has_started_again(mover: Mover, is_clea
     assert mover.paths == ("d1", None) and content(mover.log) == before
 
 
-def test_a_future_log_beside_a_current_one_that_was_made_anew_goes(mover: Mover) -> None:
+def test_a_future_log_beside_a_new_current_log_is_deleted(mover: Mover) -> None:
     """The disk of the current log was changed for an empty one."""
     mover.append(0, 10)
     mover.move_to("d1")
@@ -167,7 +167,7 @@ def test_a_future_log_beside_a_current_one_that_was_made_anew_goes(mover: Mover)
 
 
 @pytest.mark.parametrize(("lost", "paths"), [("d0", (None, "d1")), ("d1", ("d0", None))])
-def test_a_directory_is_lost_in_the_middle(
+def test_a_move_ends_when_one_of_its_directories_is_lost(
     files: Mover, tmp_path: Path, lost: str, paths: tuple[str | None, str | None]
 ) -> None:
     """What is left of a move whose source is lost is of no use, and stays."""
@@ -182,7 +182,9 @@ def test_a_directory_is_lost_in_the_middle(
     assert (files.moves.next_due_ms(), files.moves.failed) == (None, {})
 
 
-def test_the_old_log_cannot_be_put_away(files: Mover, tmp_path: Path) -> None:
+def test_a_replica_lives_on_in_its_new_directory_if_the_old_log_cannot_be_deleted(
+    files: Mover, tmp_path: Path
+) -> None:
     """The replica is in its new directory already, and lives on."""
     files.append(0, 10)
     before = content(files.log)

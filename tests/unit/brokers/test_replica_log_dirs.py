@@ -24,14 +24,10 @@ from klamm.cluster.requests import (
     DescribeLogDirsResponse,
     LogDirResult,
     ReplicaInfo,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
 )
-from klamm.cluster.types import EPOCH_DURING_DELETE, TopicPartition
+from klamm.cluster.types import TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.unit.brokers.network import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     T0,
     T1,
     TOPIC_ID,
@@ -39,6 +35,7 @@ from tests.unit.brokers.network import (
     cached,
     leader_and_isr,
     state,
+    stop_replica,
     update_metadata,
 )
 from tests.unit.brokers.replica_status import replica_status
@@ -94,8 +91,7 @@ def host(network: Network, tp: TopicPartition, *, is_new: bool = True) -> Errors
 
 
 def delete(network: Network, tp: TopicPartition) -> None:
-    named = StopReplicaPartitionState(tp, EPOCH_DURING_DELETE, True)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica(tp))
 
 
 # Moves
@@ -133,7 +129,7 @@ def test_a_log_that_has_moved_gets_its_topic_id_again(network: Network) -> None:
         (TopicPartition("t" * 214, 0), C, Errors.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_answers_with_every_directory_online(
+def test_moves_are_accepted_or_refused_as_in_kafka(
     network: Network, tp: TopicPartition, path: str, expected: Errors
 ) -> None:
     assert alter(network, tp, path) is expected
@@ -152,7 +148,7 @@ def test_answers_with_every_directory_online(
         pytest.param(KNOWN, C, Errors.REPLICA_NOT_AVAILABLE, id="remembered all the same"),
     ],
 )
-def test_answers_beside_a_failed_directory(
+def test_moves_beside_a_failed_directory_are_refused_as_in_kafka(
     network: Network, tp: TopicPartition, path: str, expected: Errors
 ) -> None:
     broker(network).fail_log_dir(A)
@@ -209,10 +205,9 @@ def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
     assert logs(network, T0) == {A: [("t-0", False)], B: [], C: []}
 
 
-def test_a_move_stops_with_its_replica_and_goes_on_with_it(network: Network) -> None:
+def test_a_move_stops_with_its_replica_and_continues_with_it(network: Network) -> None:
     alter(network, T0, C)
-    named = StopReplicaPartitionState(T0, 4, False)
-    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    network.request(1, stop_replica(T0, 4, delete=False))
     network.pass_time(1_000)
     assert logs(network, T0)[C] == [("t-0", True)]
     network.request(1, leader_and_isr(state(T0, leader_epoch=5)))
@@ -231,7 +226,7 @@ def test_a_replica_that_is_deleted_takes_its_future_log_with_it(network: Network
 # Failures
 
 
-def test_what_is_in_a_failed_directory_is_not_described(network: Network) -> None:
+def test_replicas_in_a_failed_directory_are_not_described(network: Network) -> None:
     broker(network).fail_log_dir(A)
     answer = network.request(1, DescribeLogDirsRequest((T0, T1, UNKNOWN)), CLIENT)
     assert answer == DescribeLogDirsResponse(
@@ -243,14 +238,14 @@ def test_what_is_in_a_failed_directory_is_not_described(network: Network) -> Non
     )
 
 
-def test_the_target_of_a_move_fails(network: Network) -> None:
+def test_a_move_whose_target_fails_leaves_the_replica_where_it_was(network: Network) -> None:
     alter(network, T0, C)
     broker(network).fail_log_dir(C)
     network.pass_time(1_000)
     assert logs(network) == {A: [("t-0", False)], B: [("t-1", False)]}
 
 
-def test_the_source_of_a_move_fails(network: Network) -> None:
+def test_a_move_whose_source_fails_takes_the_replica_offline(network: Network) -> None:
     """What was copied stays, behind by nobody knows how much, and is of no use."""
     alter(network, T0, C)
     broker(network).fail_log_dir(A)
@@ -312,7 +307,7 @@ def test_a_failure_in_an_expired_session_is_reported_at_the_next_registration(
     assert KafkaZkClient(network.stores[1]).get_children("/log_dir_event_notification") == []
 
 
-def test_a_follower_in_a_failed_directory_fetches_no_more(network: Network) -> None:
+def test_a_follower_in_a_failed_directory_does_not_fetch(network: Network) -> None:
     network.request(1, leader_and_isr(state(T1, leader=2, leader_epoch=4, isr=(2,))))
     assert broker(network).fetchers.partition_count == 1
     broker(network).fail_log_dir(B)

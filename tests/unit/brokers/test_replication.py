@@ -41,19 +41,15 @@ def test_nothing_is_sent_while_nothing_is_written(replicas: Replicas) -> None:
     assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
 
 
-def test_what_is_produced_comes_to_every_replica_and_so_does_the_high_watermark(
-    replicas: Replicas,
-) -> None:
+def test_records_and_the_high_watermark_reach_every_replica(replicas: Replicas) -> None:
     for _ in range(3):
-        replicas.produce(1, 10)
-        replicas.settle()
+        replicas.replicate(1, 10)
     assert replicas.ends() == [(30, 30)] * 3
     assert [replicas.epochs(broker_id) for broker_id in IDS] == [[(3, 0, 30)]] * 3
 
 
 def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.pass_time(60_000)
     mark = len(replicas.sent)
     replicas.pass_time(600_000)
@@ -61,9 +57,8 @@ def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas)
     assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
 
 
-def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+def test_replicas_at_rest_are_packed_and_continue_as_if_they_were_not(replicas: Replicas) -> None:
+    replicas.replicate(1, 10)
     leader = replicas.replica(1)
     before = leader.remotes
     replicas.pass_time(600_000)
@@ -76,12 +71,11 @@ def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Rep
     assert isinstance(leader.known, bytes)
     assert len(leader.known) < 40
     assert leader.remotes == before
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends() == [(15, 15)] * 3
 
 
-def test_followers_that_differ_are_the_same_after_folding() -> None:
+def test_different_followers_are_unchanged_after_packing() -> None:
     resting = [RemoteReplica(n, 5.5 + n, 5.5 + n, 9, 9, 2, False, 9, 1) for n in (3, 200, 1)]
     behind = RemoteReplica(2, 1.0, 7.0, 9, 4, 1, True, 4, 0)
     for remotes in (tuple(resting), (*resting, behind), (behind, *resting), (behind,)):
@@ -134,7 +128,7 @@ def test_the_ack_waits_for_every_member_of_the_isr_and_for_no_longer_than_the_ti
     assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0, 3, 0)
 
 
-def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
+def test_lost_messages_are_sent_again(replicas: Replicas) -> None:
     replicas.lost = (3,)
     number = replicas.produce(1, 5)
     replicas.pass_time(2_000)
@@ -151,23 +145,20 @@ def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_what_comes_twice_or_late_is_taken_once(replicas: Replicas) -> None:
-    replicas.produce(1, 5)
-    replicas.settle()
-    replicas.produce(1, 5)
-    replicas.settle()
+def test_duplicate_and_late_messages_count_once(replicas: Replicas) -> None:
+    replicas.replicate(1, 5)
+    replicas.replicate(1, 5)
     for message in [m for m in replicas.sent if isinstance(m.body, FetchResponse)]:
         replicas.send(message)
     replicas.settle()
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_a_follower_that_is_behind_for_too_long_leaves_the_isr_and_the_rest_goes_on(
+def test_a_follower_that_lags_for_too_long_leaves_the_isr_and_the_others_continue(
     replicas: Replicas,
 ) -> None:
     replicas.lost = (3,)
-    number = replicas.produce(1, 5, timeout_ms=60_000)
-    replicas.settle()
+    number = replicas.replicate(1, 5, timeout_ms=60_000)
     replicas.pass_time(30_000)
     assert replicas.replica(1).isr == IDS
     replicas.pass_time(15_000)
@@ -200,14 +191,11 @@ def test_a_replica_that_is_about_to_join_counts_already() -> None:
     replicas.lead(1, 3, (1, 2))
     assert replicas.replica(1).maximal_isr == IDS
     replicas.lost = (3,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
 
 
-def test_a_replica_that_may_not_join_no_longer_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replica_that_may_not_join_no_longer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     replicas = Replicas()
     replicas.confirms = False
     replicas.lead(1, 3, (1, 2))
@@ -223,8 +211,7 @@ def test_a_replica_that_may_not_join_no_longer_counts(
 
 def test_isrs_are_checked_twice_in_the_maximal_lag(replicas: Replicas) -> None:
     replicas.lost = (3,)
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     changes = replicas.brokers[1].replica_manager.leaders.isr_changes
     for _ in range(3):
         assert changes.next_due_ms() == replicas.clock.time_ms + 15_000
@@ -235,25 +222,22 @@ def test_isrs_are_checked_twice_in_the_maximal_lag(replicas: Replicas) -> None:
 
 
 def test_a_leader_begins_to_watch_its_followers_and_to_count_at_once(replicas: Replicas) -> None:
-    replicas.produce(1, 5)
-    replicas.settle()
+    replicas.replicate(1, 5)
     replicas.lost = (3,)
     replicas.lead(2, 4, told=(1, 2))
     replicas.pass_time(45_000)
     replicas.settle()
     assert replicas.replica(2).isr == (1, 2)
     replicas.lost = (1, 3)
-    replicas.produce(2, 5, acks=1)
-    replicas.settle()
+    replicas.replicate(2, 5, acks=1)
     assert replicas.ends()[1] == (10, 5)
     replicas.lead(2, 5, (2,), told=(2,))
     assert replicas.ends()[1] == (10, 10)
 
 
-def test_who_leads_no_longer_notifies_nobody(replicas: Replicas) -> None:
+def test_a_former_leader_notifies_no_follower(replicas: Replicas) -> None:
     replicas.lost = (2, 3)
-    replicas.produce(1, 5, acks=1)
-    replicas.settle()
+    replicas.replicate(1, 5, acks=1)
     replicas.produce(1, 5, acks=1)
     replicas.lead(2, 4, told=(1,))
     mark = len(replicas.sent)
@@ -274,7 +258,7 @@ def test_a_follower_is_expected_from_its_last_notification_on() -> None:
     assert followers.next_due_ms({2}) is None
 
 
-def test_too_few_in_sync_refuse_acks_all_alone() -> None:
+def test_too_few_in_sync_replicas_refuse_only_acks_all() -> None:
     replicas = Replicas(broker_config({"min.insync.replicas": "2"}))
     replicas.confirms = False
     replicas.lost = (2, 3)
@@ -306,8 +290,7 @@ def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_an_error() -> None:
 
 def test_a_waiting_producer_gets_an_error_when_the_leader_changes(replicas: Replicas) -> None:
     replicas.lost = (3,)
-    number = replicas.produce(1)
-    replicas.settle()
+    number = replicas.replicate(1)
     replicas.lead(2, 4, (1, 2), told=(1,))
     assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0, 3, 0)
 
@@ -324,17 +307,14 @@ def test_a_waiting_producer_gets_an_error_when_the_log_directory_fails() -> None
     assert replicas.produced(number) == ProducedPartition(Errors.KAFKA_STORAGE_ERROR, 0, 3, 0)
 
 
-def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+def test_a_follower_truncates_records_that_its_new_leader_never_had(replicas: Replicas) -> None:
+    replicas.replicate(1, 10)
     replicas.lost = (2, 3)
-    replicas.produce(1, 7, acks=1)
-    replicas.settle()
+    replicas.replicate(1, 7, acks=1)
     assert replicas.ends()[0] == (17, 10)
     replicas.lost = (1,)
     replicas.lead(2, 4, (2, 3), told=(2, 3))
-    replicas.produce(2, 2)
-    replicas.settle()
+    replicas.replicate(2, 2)
     replicas.lost = ()
     replicas.lead(2, 5, (2, 3))
     assert replicas.epochs(1) == replicas.epochs(2) == [(3, 0, 10), (4, 10, 12)]
@@ -342,9 +322,8 @@ def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> No
     assert replicas.replica(2).isr == (2, 3, 1)
 
 
-def test_logs_that_part_in_several_epochs_come_together(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+def test_logs_that_diverge_in_several_epochs_converge(replicas: Replicas) -> None:
+    replicas.replicate(1, 10)
     epoch = 3
     for leader, others in ((1, (2, 3)), (2, (1, 3)), (1, (2, 3)), (2, (1, 3)), (1, (2, 3))):
         epoch += 1
@@ -363,8 +342,7 @@ def test_a_new_leader_moves_the_high_watermark_only_when_followers_fetch_at_its_
     replicas: Replicas,
 ) -> None:
     replicas.lost = (2,)
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (1, 2)
     replicas.lead(3, 4, (2, 3), told=(3,))
     assert replicas.ends()[2] == (10, 0)
@@ -374,11 +352,10 @@ def test_a_new_leader_moves_the_high_watermark_only_when_followers_fetch_at_its_
     assert replicas.ends()[1:] == [(10, 10), (10, 10)]
 
 
-def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
+def test_a_follower_joins_the_isr_only_at_the_leaders_epoch(
     replicas: Replicas,
 ) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.lost = (3,)
     replicas.lead(1, 4, (1,))
     replicas.produce(1, 10, acks=1)
@@ -389,8 +366,7 @@ def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
 
 
 def test_a_leader_notifies_a_follower_that_is_alive_again(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.request(1, update_metadata(live=(0, 1, 2)))
     number = replicas.produce(1, 10)
     replicas.pass_time(5_000)
@@ -414,8 +390,7 @@ def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_sent_later(
     replicas: Replicas,
 ) -> None:
     replicas.withholds = lambda m: isinstance(m.body, FetchRequest) and m.source.id == 2
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.request(1, update_metadata(live=(0, 1, 2)))
     replicas.withholds = None
     replicas.pass_time(700)
@@ -435,8 +410,7 @@ def test_a_high_watermark_whose_message_was_lost_is_requested(replicas: Replicas
         )
 
     replicas.withholds = tells_high_watermark
-    replicas.produce(1, 10)
-    replicas.settle()
+    replicas.replicate(1, 10)
     replicas.withholds = None
     replicas.pass_time(400)
     assert replicas.ends() == [(10, 10), (10, 0), (10, 10)]
@@ -447,7 +421,7 @@ def test_a_high_watermark_whose_message_was_lost_is_requested(replicas: Replicas
     assert len(replicas.sent) == sent
 
 
-def test_a_follower_that_asks_again_hears_what_the_lost_answer_said() -> None:
+def test_a_repeated_fetch_gets_the_records_of_the_lost_response() -> None:
     remote = RemoteReplica(2, 0.0, log_end_offset=5, sent_high_watermark=5)
     asked = FetchPartition(10, 3, 3)
     remote.record_fetch(asked, 10, 1.0)
@@ -456,10 +430,9 @@ def test_a_follower_that_asks_again_hears_what_the_lost_answer_said() -> None:
     assert remote.sent_high_watermark == 0
 
 
-def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
+def test_a_follower_starts_its_log_at_the_log_start_of_the_leader(replicas: Replicas) -> None:
     replicas.lost = (3,)
-    replicas.produce(1, 10, acks=1)
-    replicas.settle()
+    replicas.replicate(1, 10, acks=1)
     log = replicas.replica(1).log
     assert log is not None
     log.increment_log_start_offset(6)
@@ -471,9 +444,8 @@ def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_a_standing_answer_of_another_epoch_is_not_taken(replicas: Replicas) -> None:
-    replicas.produce(1, 10)
-    replicas.settle()
+def test_an_unsolicited_response_of_another_epoch_is_ignored(replicas: Replicas) -> None:
+    replicas.replicate(1, 10)
     replicas.lost = (3,)
     replicas.produce(1, 5, acks=1)
     late = [m for m in replicas.sent if isinstance(m.body, FetchResponse)][-1]

@@ -45,15 +45,12 @@ def test_a_leader_serves_its_followers_alike() -> None:
     assert rates(flows, slow) == {2: 20 * MB, 3: 80 * MB}
 
 
-def test_a_move_takes_disks_alone_and_competes_there_with_replication() -> None:
+def test_a_move_uses_only_disks_and_shares_them_with_replication() -> None:
     replication = replication_flow("replication", ONE, TWO)
     move = directory_move_flow("move", TWO, "b")
     disks = {TWO.disk: 120 * MB, LogPlace(2, "b").disk: 500 * MB}
     assert rates([move], NETWORK | disks) == {"move": 120 * MB}
-    assert rates([replication, move], NETWORK | disks) == {
-        "replication": 60 * MB,
-        "move": 60 * MB,
-    }
+    assert rates([replication, move], NETWORK | disks) == {"replication": 60 * MB, "move": 60 * MB}
     throttled = NETWORK | disks | throttles(2, {MOVE: str(40 * MB)})
     assert rates([replication, move], throttled) == {"replication": 80 * MB, "move": 40 * MB}
 
@@ -109,12 +106,12 @@ def test_rates_that_a_broker_has_not_set_itself_do_not_limit() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "1e6", "fast", str(2**63)])
-def test_a_rate_that_is_no_rate(value: str) -> None:
+def test_an_invalid_throttle_rate_is_refused(value: str) -> None:
     with pytest.raises(InvalidConfig, match=f"Invalid value {value} for configuration {LEADER}: "):
         throttles(1, {LEADER: value})
 
 
-def test_a_constant_rate_comes_once_and_goes_to_each_follower() -> None:
+def test_a_constant_rate_uses_links_disks_and_throttles_of_the_leader_and_its_followers() -> None:
     traffic = constant_traffic(5, ONE, [(TWO, True), (THREE, False)], leader_throttled=True)
     assert traffic == {
         Resource(ResourceKind.NETWORK_IN, 1): 5,

@@ -26,7 +26,7 @@ def network() -> Network:
     return network
 
 
-def test_leaders_brokers_and_the_controller(network: Network) -> None:
+def test_metadata_names_leaders_live_brokers_and_the_controller(network: Network) -> None:
     with_offline = msgspec.structs.replace(cached(T1, leader=2), offline_replicas=(3,))
     network.request(1, update_metadata(with_offline, cached(T0), live=(1, 2), controller_id=2))
     answer = ask(network, "t")
@@ -52,7 +52,9 @@ def test_a_leader_that_does_not_live_is_none(network: Network, leader: int) -> N
     assert partition.leader_epoch == cached(T0).leader_epoch
 
 
-def test_unknown_topics_and_all_topics(network: Network) -> None:
+def test_metadata_of_unknown_topics_is_an_error_and_no_list_means_all_topics(
+    network: Network,
+) -> None:
     assert ask(network).topics == ()
     assert ask(network).controller_id == -1
     network.request(1, update_metadata(cached(TopicPartition("u", 3)), cached(T0)))

@@ -82,7 +82,7 @@ def test_a_change_of_just_five_seconds_ago_waits_for_the_next_check(leader: Lead
     assert leader.notices == 1
 
 
-def test_a_notice_names_what_has_changed_since_the_last_one(leader: Leader) -> None:
+def test_a_notification_names_the_changes_since_the_last_one(leader: Leader) -> None:
     data = TopicPartitionStateZNode.encode(leader.state, 1)
     leader.client.create_recursive(TopicPartitionStateZNode.path(T1), data)
     leader.change()
@@ -113,7 +113,7 @@ def test_the_first_change_after_a_quiet_minute_is_sent_at_the_next_check(leader:
     assert leader.notices == 1
 
 
-def test_what_another_wrote_is_not_overwritten(leader: Leader) -> None:
+def test_a_state_that_another_writer_changed_is_not_overwritten(leader: Leader) -> None:
     path = TopicPartitionStateZNode.path(T0)
     other = TopicPartitionStateZNode.encode(LeaderAndIsr(2, 1, (2,), 0), 2)
     leader.client.set_data(path, other)
@@ -144,7 +144,7 @@ def test_a_write_whose_answer_was_lost_is_recognized(
     assert result.answer == (written if is_own else Errors.INVALID_UPDATE_VERSION)
 
 
-def test_what_is_taken_back_is_not_written(leader: Leader) -> None:
+def test_a_change_that_is_withdrawn_is_not_written(leader: Leader) -> None:
     leader.manager.submit(T0, leader.proposed(1, 2), 1)
     assert leader.manager.pending_count == 1
     leader.manager.clear_pending(T0)
@@ -152,7 +152,7 @@ def test_what_is_taken_back_is_not_written(leader: Leader) -> None:
     assert leader.client.get_partition_states([T0]).values[T0].leader_and_isr == leader.state
 
 
-def test_without_a_session_it_waits(leader: Leader) -> None:
+def test_without_a_session_changes_wait(leader: Leader) -> None:
     leader.change()
     store = leader.client.store
     assert isinstance(store, MemoryStore)

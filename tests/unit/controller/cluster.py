@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
+from typing import Self, TypeVar
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import broker_fields
@@ -44,9 +45,10 @@ from klamm.world.journal.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.store import ReadOp, Transaction
-from klamm.zk.znodes import BrokerInfo, TopicPartitionStateZNode, TopicZNode
+from klamm.zk.znodes import BrokerInfo, ControllerZNode, TopicPartitionStateZNode, TopicZNode
 
 CLIENT = Address("client", 7)
+_Answer = TypeVar("_Answer", bound=Response)
 
 
 class FakeBroker:
@@ -157,13 +159,37 @@ class Cluster:
         assert len(replies) == 1, replies
         return replies[0].body  # type: ignore[return-value]
 
+    def request(self, request: Request, answer: type[_Answer], controller_id: int = 0) -> _Answer:
+        """Send a request to a controller and return its answer."""
+        self.ask(controller_id, request)
+        self.run()
+        found = self.answer()
+        assert isinstance(found, answer)
+        return found
+
     # Brokers and controllers
 
-    def start(self, *broker_ids: int, candidates: Iterable[int] = (0,)) -> None:
-        """Start brokers, one after the other, and process what follows from each."""
+    def start(self, *broker_ids: int, candidates: Iterable[int] = (0,)) -> Self:
+        """Start brokers, one after the other, and process the events that follow from each."""
         for broker_id in broker_ids:
             self.start_broker(broker_id, is_candidate=broker_id in candidates)
             self.run()
+        return self
+
+    def stop(self, broker_id: int) -> None:
+        """End a broker and process the events that follow."""
+        self.kill_broker(broker_id)
+        self.run()
+
+    def fail_over(self) -> None:
+        """Delete the znode of the controller and process the election that follows."""
+        self.admin.delete(ControllerZNode.path)
+        self.run()
+
+    def resume(self) -> None:
+        """Let the paused controllers process their events."""
+        self.paused.clear()
+        self.run()
 
     def start_broker(self, broker_id: int, is_candidate: bool = False, port: int = 9092) -> None:
         """Register a broker; a candidate's controller begins to be one."""
@@ -247,6 +273,16 @@ class Cluster:
             TopicPartition(topic, n): ReplicaAssignment(r) for n, r in enumerate(replicas)
         }
         self.admin.set_topic_assignment(topic, found.topic_id, assignment)
+        self.run()
+
+    def delete_topic(self, topic: str) -> None:
+        """Mark a topic for deletion as a tool does and process the events that follow."""
+        self.admin.create_delete_topic_path(topic)
+        self.run()
+
+    def reassign(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
+        """Write the znode of reassignments as a tool does and process the events that follow."""
+        self.admin.create_partition_reassignment(targets)
         self.run()
 
     def stored(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:

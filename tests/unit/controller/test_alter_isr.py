@@ -18,11 +18,9 @@ T0 = TopicPartition("t", 0)
 
 def grown(quirks: Quirks = NO_QUIRKS) -> Cluster:
     """Broker 2 came back: the ISR of t-0 is [0, 1], epoch 1, version 1."""
-    cluster = Cluster(quirks)
-    cluster.start(0, 1, 2)
+    cluster = Cluster(quirks).start(0, 1, 2)
     cluster.create_topic("t", (0, 1, 2))
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.start(2)
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     cluster.forget()
@@ -40,10 +38,7 @@ def propose(
     """Propose a state as its leader does: the new state, or the error of the partition."""
     broker_epoch = cluster.active.context.live_broker_epochs[state.leader]
     request = AlterIsrRequest(state.leader, broker_epoch if epoch is None else epoch, {tp: state})
-    cluster.ask(0, request)
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, AlterIsrResponse)
+    answer = cluster.request(request, AlterIsrResponse)
     return answer.partitions[tp] if answer.error is Errors.NONE else answer.error
 
 
@@ -68,7 +63,9 @@ def test_an_expansion_is_stored_and_sent(cluster: Cluster) -> None:
         (LeaderAndIsr(0, 1, (0,), 2), Errors.NOT_CONTROLLER),
     ],
 )
-def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors) -> None:
+def test_a_stale_proposal_is_refused_and_changes_nothing(
+    cluster: Cluster, proposed: LeaderAndIsr, error: Errors
+) -> None:
     assert propose(cluster, proposed) is error
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     (row,) = cluster.rows(Kind.ALTER_ISR_REFUSED)
@@ -79,7 +76,7 @@ def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors
     cluster.assert_nothing_failed()
 
 
-def test_a_refused_isr_makes_every_broker_hear_the_current_one(cluster: Cluster) -> None:
+def test_a_refused_isr_is_followed_by_the_current_one_to_every_broker(cluster: Cluster) -> None:
     cluster.active.context.add_shutting_down_broker(1)
     propose(cluster, LeaderAndIsr(0, 0, (0,), 1))
     for broker in cluster.brokers.values():
@@ -114,7 +111,9 @@ def test_the_state_that_is_there_is_granted_without_a_write(cluster: Cluster) ->
     assert cluster.state(T0).zk_version == 1
 
 
-def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
+def test_proposals_for_unknown_partitions_or_by_unknown_brokers_are_refused(
+    cluster: Cluster,
+) -> None:
     state = LeaderAndIsr(0, 1, (0,), 1)
     unknown = propose(cluster, state, TopicPartition("u", 0))
     assert unknown is Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -122,9 +121,8 @@ def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
     for epoch in (1, known - 1, known + 1):
         assert propose(cluster, state, epoch=epoch) is Errors.STALE_BROKER_EPOCH
     stranger = LeaderAndIsr(8, 1, (0,), 1)
-    cluster.ask(0, AlterIsrRequest(8, 1, {T0: stranger}))
-    cluster.run()
-    assert cluster.answer() == AlterIsrResponse(Errors.STALE_BROKER_EPOCH, {})
+    answer = cluster.request(AlterIsrRequest(8, 1, {T0: stranger}), AlterIsrResponse)
+    assert answer == AlterIsrResponse(Errors.STALE_BROKER_EPOCH, {})
     stale = "Ignoring AlterIsr due to stale broker epoch"
     assert cluster.logged("Ignoring AlterIsr") == [
         *(f"{stale} {epoch} for broker 0" for epoch in (1, known - 1, known + 1)),
@@ -132,20 +130,18 @@ def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
     ]
 
 
-def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start(3, candidates=(3,))
-    cluster.ask(3, AlterIsrRequest(0, 1, {}))
-    cluster.run()
-    assert cluster.answer() == AlterIsrResponse(Errors.NOT_CONTROLLER, {})
+    answer = cluster.request(AlterIsrRequest(0, 1, {}), AlterIsrResponse, 3)
+    assert answer == AlterIsrResponse(Errors.NOT_CONTROLLER, {})
 
 
 def test_one_bad_partition_leaves_the_others_alone(cluster: Cluster) -> None:
     (u0,) = cluster.create_topic("u", (0, 1))
     epoch = cluster.active.context.live_broker_epochs[0]
     fenced, good = LeaderAndIsr(0, 0, (0,), 1), LeaderAndIsr(0, 0, (0,), 0)
-    cluster.ask(0, AlterIsrRequest(0, epoch, {T0: fenced, u0: good}))
-    cluster.run()
-    assert cluster.answer() == AlterIsrResponse(
+    answer = cluster.request(AlterIsrRequest(0, epoch, {T0: fenced, u0: good}), AlterIsrResponse)
+    assert answer == AlterIsrResponse(
         Errors.NONE, {T0: Errors.FENCED_LEADER_EPOCH, u0: LeaderAndIsr(0, 0, (0,), 1)}
     )
     assert cluster.state(u0).isr == (0,)
@@ -166,7 +162,7 @@ def fenced_off(cluster: Cluster) -> None:
     cluster.controllers[0].events._queue.clear()
 
 
-def test_quirk_c5_goes_on_as_controller() -> None:
+def test_with_quirk_c5_a_deposed_controller_continues() -> None:
     cluster = grown(Quirks(fenced_controller_does_not_resign=True))
     fenced_off(cluster)
     assert propose(cluster, LeaderAndIsr(0, 1, (0,), 1)) is Errors.UNKNOWN_SERVER_ERROR

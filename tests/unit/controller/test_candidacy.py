@@ -88,7 +88,7 @@ def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:
     assert (cluster.candidacy.failed_failovers, cluster.candidacy.failure) == (0, None)
 
 
-def test_what_happens_during_a_pause_sets_one_timer() -> None:
+def test_events_during_a_pause_set_one_timer() -> None:
     cluster = failing_cluster([])
     controller = cluster.controllers[0]
     assert cluster.candidacy.pause_ms() > 0
@@ -111,8 +111,7 @@ def test_the_simulated_world_pauses_on_virtual_time() -> None:
 
 
 def test_no_controller_is_elected_while_the_candidacy_is_on_hold() -> None:
-    cluster = Cluster()
-    cluster.start(*ALL, candidates=ALL)
+    cluster = Cluster().start(*ALL, candidates=ALL)
     (t0,) = cluster.create_topic("t", (0, 1))
     cluster.candidacy.hold = "the disk is full"
     for controller in cluster.controllers.values():

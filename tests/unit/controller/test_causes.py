@@ -34,9 +34,7 @@ PREFERRED = "/admin/preferred_replica_election"
 
 @pytest.fixture
 def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, candidates=(0, 1))
-    return made
+    return Cluster().start(0, 1, candidates=(0, 1))
 
 
 def events(cluster: Cluster, name: str) -> list[JournalRow]:
@@ -107,10 +105,11 @@ def test_a_lost_reply_to_the_deletion_of_a_request_for_preferred_leaders_is_no_f
     cluster.assert_nothing_failed()
 
 
-def test_a_request_for_preferred_leaders_goes_even_if_the_election_fails(cluster: Cluster) -> None:
+def test_the_znode_of_preferred_elections_is_removed_even_if_the_election_fails(
+    cluster: Cluster,
+) -> None:
     cluster.create_topic("t", (1, 0))
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     cluster.start(1)
     left = cluster.active.partition_state_machine.batch
     left.add_update_metadata_request_for_brokers([0], ())
@@ -122,7 +121,7 @@ def test_a_request_for_preferred_leaders_goes_even_if_the_election_fails(cluster
     assert (failed.outcome or "").startswith("BatchNotEmpty: ")
 
 
-def test_a_broker_that_was_mended_between_two_reads_is_read_again(cluster: Cluster) -> None:
+def test_a_broker_that_was_repaired_between_two_reads_is_read_again(cluster: Cluster) -> None:
     path = BrokerIdZNode.path(2)
     mended = BrokerIdZNode.encode(BrokerInfo(broker_info(2)), 0)
     cluster.forget()
@@ -146,7 +145,7 @@ def test_a_topic_that_vanishes_while_it_is_loaded_is_not_known(cluster: Cluster)
     assert new.context.all_topics == {"u"}
 
 
-def test_a_state_that_was_mended_between_two_reads_is_read_again(cluster: Cluster) -> None:
+def test_a_state_that_was_repaired_between_two_reads_is_read_again(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     stored = cluster.stored(tp)
     assert stored is not None
@@ -155,8 +154,7 @@ def test_a_state_that_was_mended_between_two_reads_is_read_again(cluster: Cluste
     cluster.write_state(tp, b"?")
     cluster.forget()
     before_read(cluster, path, 2, lambda: commit(cluster, SetData(path, mended)))
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     (elected,) = cluster.rows(Kind.CONTROLLER_ELECTED)
     (again,) = events(cluster, "PartitionStateModifications")
     assert again.cause_id == elected.event_id
@@ -176,8 +174,7 @@ def test_isr_changes_of_reassignments_that_are_processed_together_are_all_journa
 
 
 def test_an_election_in_a_new_session_is_caused_by_the_end_of_the_old_one() -> None:
-    cluster = Cluster()
-    cluster.start(0)
+    cluster = Cluster().start(0)
     cluster.forget()
     cluster.expire(0)
     cluster.run()

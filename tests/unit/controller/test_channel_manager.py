@@ -103,14 +103,14 @@ def test_a_broker_that_has_a_channel_keeps_it_and_its_requests() -> None:
     assert wire.epochs() == [1, 2]
 
 
-def test_shutdown_closes_all() -> None:
+def test_shutdown_closes_all_channels() -> None:
     wire = made(1, 2)
     wire.channels.shutdown()
     assert wire.channels.broker_ids == []
     assert not wire.channels.send_request(1, request(1), 0)
 
 
-def test_what_is_not_answered_in_time_is_sent_again() -> None:
+def test_a_request_without_a_response_in_time_is_sent_again() -> None:
     wire = made(1)
     wire.channels.send_request(1, request(1), 0)
     wire.channels.send_request(1, request(2), 0)

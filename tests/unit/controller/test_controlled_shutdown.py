@@ -15,11 +15,7 @@ from tests.unit.controller.cluster import Cluster
 
 
 def shut_down(cluster: Cluster, broker_id: int, epoch: int = -1) -> ControlledShutdownResponse:
-    cluster.ask(0, ControlledShutdownRequest(broker_id, epoch))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, ControlledShutdownResponse)
-    return answer
+    return cluster.request(ControlledShutdownRequest(broker_id, epoch), ControlledShutdownResponse)
 
 
 def test_only_an_older_epoch_and_an_unknown_broker_are_refused(cluster: Cluster) -> None:
@@ -36,11 +32,12 @@ def test_only_an_older_epoch_and_an_unknown_broker_are_refused(cluster: Cluster)
     ]
 
 
-def test_what_it_leads_moves_and_what_it_follows_stops(cluster: Cluster) -> None:
+def test_a_broker_that_shuts_down_loses_its_leaderships_and_its_followers_stop(
+    cluster: Cluster,
+) -> None:
     led, followed, alone = cluster.create_topic("t", (1, 2), (2, 1), (1,))
     cluster.create_topic("gone", (1, 9), (2, 1))
-    cluster.admin.create_delete_topic_path("gone")
-    cluster.run()
+    cluster.delete_topic("gone")
     assert cluster.active.context.topics_to_be_deleted == {"gone"}, "it waits for broker 9"
     cluster.active.context.add_shutting_down_broker(0)
     cluster.forget()
@@ -63,7 +60,7 @@ def test_what_it_leads_moves_and_what_it_follows_stops(cluster: Cluster) -> None
     cluster.assert_nothing_failed()
 
 
-def test_a_deposed_controller_says_so_and_resigns(cluster: Cluster) -> None:
+def test_a_deposed_controller_refuses_and_resigns(cluster: Cluster) -> None:
     cluster.create_topic("t", (1, 2))
     cluster.admin.store.write([[SetData("/controller_epoch", b"2")]])
     assert shut_down(cluster, 1).error is Errors.STALE_CONTROLLER_EPOCH

@@ -22,26 +22,17 @@ T0 = TopicPartition("t", 0)
 PLAIN = CreatableTopic("t", 2, 2)
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    made.forget()
-    return made
-
-
 def create(
     cluster: Cluster, *topics: CreatableTopic, timeout_ms: int = 1000, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     """Ask and run: the results, in the order of the request."""
-    cluster.ask(0, CreateTopicsRequest(topics, timeout_ms, validate_only))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, CreateTopicsResponse)
+    answer = cluster.request(
+        CreateTopicsRequest(topics, timeout_ms, validate_only), CreateTopicsResponse
+    )
     return list(answer.topics)
 
 
-def test_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
+def test_a_request_is_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
     (result,) = create(cluster, PLAIN)
     assert (result.error, result.error_message) == (Errors.NONE, None)
     assert (result.num_partitions, result.replication_factor) == (2, 2)
@@ -58,7 +49,7 @@ def test_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_manual_assignment_and_config(cluster: Cluster) -> None:
+def test_a_topic_is_created_with_its_assignment_and_configs(cluster: Cluster) -> None:
     topic = CreatableTopic(
         "t", assignments={0: (2, 1), 1: (1, 0)}, configs={"retention.ms": "5000"}
     )
@@ -73,7 +64,7 @@ def test_defaults_stand_in_for_minus_one(cluster: Cluster) -> None:
     assert (result.num_partitions, result.replication_factor) == (1, 1)
 
 
-def test_no_leader_in_time(cluster: Cluster) -> None:
+def test_a_topic_without_a_leader_in_time_is_created_with_a_timeout_error(cluster: Cluster) -> None:
     cluster.ask(0, CreateTopicsRequest((CreatableTopic("t", assignments={0: (7,)}),), 500))
     cluster.run()
     assert not cluster.replies
@@ -93,8 +84,7 @@ def test_a_leader_that_dies_before_all_partitions_have_one_is_waited_for(cluster
     topic = CreatableTopic("t", assignments={0: (1,), 1: (7,)})
     cluster.ask(0, CreateTopicsRequest((topic,), 500))
     cluster.run()
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     cluster.start(7)
     assert not cluster.replies
     cluster.start(1)
@@ -104,7 +94,7 @@ def test_a_leader_that_dies_before_all_partitions_have_one_is_waited_for(cluster
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_who_does_not_wait_is_answered_at_once(cluster: Cluster, timeout_ms: int) -> None:
+def test_a_request_without_a_timeout_is_answered_at_once(cluster: Cluster, timeout_ms: int) -> None:
     cluster.ask(0, CreateTopicsRequest((PLAIN,), timeout_ms))
     assert cluster.active.step()
     (message,) = cluster.replies
@@ -114,7 +104,7 @@ def test_who_does_not_wait_is_answered_at_once(cluster: Cluster, timeout_ms: int
     assert cluster.state(T0).leader_epoch == 0
 
 
-def test_validate_only_makes_nothing(cluster: Cluster) -> None:
+def test_validate_only_creates_nothing(cluster: Cluster) -> None:
     good, bad = create(cluster, PLAIN, CreatableTopic("u", 1, 4), validate_only=True)
     assert (good.error, good.num_partitions, good.topic_id) == (Errors.NONE, 2, None)
     assert bad.error is Errors.INVALID_REPLICATION_FACTOR
@@ -174,7 +164,7 @@ def test_each_topic_has_its_own_error(
     assert cluster.state(T0).leader_epoch == 0
 
 
-def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
+def test_bad_names_assignments_and_configs_are_refused_one_by_one(cluster: Cluster) -> None:
     results = create(
         cluster,
         CreatableTopic("a b", 1, 1),
@@ -253,7 +243,7 @@ def test_a_topic_named_twice_is_not_made(cluster: Cluster) -> None:
     assert cluster.admin.get_all_topics_in_cluster() == ["u"]
 
 
-def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start(3, candidates=(3,))
     cluster.ask(3, CreateTopicsRequest((PLAIN,), 1000))
     cluster.run()
@@ -358,16 +348,14 @@ def test_a_timeout_that_was_due_when_the_session_ended_is_answered(cluster: Clus
 
 
 def test_a_former_controller_answers_when_the_next_one_has_elected_the_leaders() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, candidates=(0, 1))
+    cluster = Cluster().start(0, 1, 2, candidates=(0, 1))
     topic = CreatableTopic("t", assignments={0: (7,)})
     cluster.ask(0, CreateTopicsRequest((topic,), 30_000))
     cluster.run()
     cluster.paused.add(0)
     cluster.admin.delete("/controller")
     cluster.run()
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert cluster.active is cluster.controllers[1]
     assert not cluster.replies
     cluster.start(7)

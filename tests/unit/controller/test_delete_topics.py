@@ -10,13 +10,11 @@ from tests.unit.controller.cluster import Cluster
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    made.create_topic("t", (1, 2), (2, 1))
-    made.create_topic("u", (1,))
-    made.forget()
-    return made
+def cluster(cluster: Cluster) -> Cluster:
+    cluster.create_topic("t", (1, 2), (2, 1))
+    cluster.create_topic("u", (1,))
+    cluster.forget()
+    return cluster
 
 
 def ask(cluster: Cluster, *topics: str, timeout_ms: int = 1000, controller_id: int = 0) -> None:
@@ -31,7 +29,7 @@ def answered(cluster: Cluster) -> dict[str, Errors]:
     return {result.name: result.error for result in answer.topics}
 
 
-def test_answered_once_the_metadata_show_no_topic_any_more(cluster: Cluster) -> None:
+def test_a_request_is_answered_once_no_broker_shows_the_topic(cluster: Cluster) -> None:
     ask(cluster, "t", "nowhere", "u")
     assert answered(cluster) == {
         "t": Errors.NONE,
@@ -46,9 +44,10 @@ def test_answered_once_the_metadata_show_no_topic_any_more(cluster: Cluster) -> 
 
 def test_topics_are_deleted_by_their_ids(cluster: Cluster) -> None:
     known, unknown = cluster.active.context.topic_ids["u"], "A" * 22
-    cluster.ask(0, DeleteTopicsRequest(("t", "t"), 1000, (unknown, known)))
-    cluster.run()
-    assert cluster.answer() == DeleteTopicsResponse(
+    answer = cluster.request(
+        DeleteTopicsRequest(("t", "t"), 1000, (unknown, known)), DeleteTopicsResponse
+    )
+    assert answer == DeleteTopicsResponse(
         (
             DeletableTopicResult("t"),
             DeletableTopicResult(None, Errors.UNKNOWN_TOPIC_ID, unknown),
@@ -69,14 +68,13 @@ def test_a_topic_that_is_deleted_by_its_id_may_take_too_long(cluster: Cluster) -
 
 
 def test_a_topic_that_is_halted_is_gone_for_clients_all_the_same(cluster: Cluster) -> None:
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     ask(cluster, "t")
     assert answered(cluster) == {"t": Errors.NONE}
     assert cluster.admin.get_topic_deletions() == ["t"]
 
 
-def test_a_broker_that_does_not_hear_of_it_makes_the_answer_late(cluster: Cluster) -> None:
+def test_a_broker_that_does_not_get_the_metadata_delays_the_response(cluster: Cluster) -> None:
     cluster.brokers[0].is_silent = True
     ask(cluster, "t", "nowhere", timeout_ms=500)
     assert not cluster.replies
@@ -100,8 +98,7 @@ def test_a_producer_that_does_not_wait_gets_a_timeout(cluster: Cluster) -> None:
 def test_a_topic_that_is_marked_already_is_waited_for(cluster: Cluster) -> None:
     for broker_id in (0, 1):
         cluster.brokers[broker_id].is_silent = True
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     ask(cluster, "t")
     cluster.advance(1000)
     assert answered(cluster) == {"t": Errors.REQUEST_TIMED_OUT}
@@ -111,8 +108,7 @@ def test_a_topic_whose_znode_is_gone_is_unknown(cluster: Cluster) -> None:
     cluster.paused.add(0)
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.ask(0, DeleteTopicsRequest(("t",), 1000))
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert answered(cluster) == {"t": Errors.UNKNOWN_TOPIC_OR_PARTITION}
     assert cluster.admin.get_topic_deletions() == []
 
@@ -132,7 +128,7 @@ def test_a_session_that_expired_unnoticed_is_an_error(cluster: Cluster) -> None:
     assert answered(cluster) == {"t": Errors.UNKNOWN_SERVER_ERROR}
 
 
-def test_another_broker_is_not_the_controller(cluster: Cluster) -> None:
+def test_a_broker_that_is_not_the_controller_refuses(cluster: Cluster) -> None:
     cluster.start_broker(3, is_candidate=True)
     cluster.run()
     ask(cluster, "t", controller_id=3)
@@ -162,9 +158,8 @@ def test_a_request_that_a_dying_session_throws_away_is_answered(cluster: Cluster
     assert answered(cluster) == {"t": Errors.NOT_CONTROLLER}
 
 
-def test_disabled_is_an_error_of_its_own() -> None:
-    cluster = Cluster(delete_topic_enable=False)
-    cluster.start(0, 1)
+def test_deletion_that_is_disabled_has_its_own_error() -> None:
+    cluster = Cluster(delete_topic_enable=False).start(0, 1)
     cluster.create_topic("t", (1,))
     cluster.forget()
     ask(cluster, "t", "nowhere")

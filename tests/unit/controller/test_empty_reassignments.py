@@ -11,7 +11,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.store import SetData
-from klamm.zk.znodes import ControllerZNode, ReassignPartitionsZNode, TopicZNode
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -19,15 +19,7 @@ STUCK = b'{"partitions":{"0":[0,1],"1":[0,1]},"removing_replicas":{"0":[0,1]},"v
 
 
 def cluster_of_two(quirks: Quirks) -> Cluster:
-    made = Cluster(quirks)
-    made.start(0, 1, candidates=(0,))
-    return made
-
-
-def fail_over(cluster: Cluster) -> None:
-    """Have the controller elected again."""
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    return Cluster(quirks).start(0, 1, candidates=(0,))
 
 
 def stored(cluster: Cluster) -> dict[TopicPartition, ReplicaAssignment]:
@@ -66,7 +58,7 @@ def test_an_entry_without_replicas_is_refused_alone(replicas: bytes, reason: str
     cluster.assert_nothing_failed()
 
 
-def test_kafka_begins_it_and_never_completes_it() -> None:
+def test_kafka_begins_a_reassignment_to_no_replicas_and_never_completes_it() -> None:
     cluster = cluster_of_two(KAFKA_2_8_2)
     cluster.create_topic("t", (0, 1), (0, 1))
     reassign(cluster, b'{"topic":"t","partition":0,"replicas":[]}')
@@ -88,7 +80,7 @@ def test_kafka_begins_it_and_never_completes_it() -> None:
             "java.lang.IndexOutOfBoundsException: 0 is out of bounds (min 0, max -1)"
         )
         cluster.forget()
-        fail_over(cluster)
+        cluster.fail_over()
         assert stored(cluster) == stuck
 
 
@@ -101,7 +93,7 @@ def test_kafka_stumbles_over_an_entry_with_null() -> None:
     assert cluster.admin.path_exists(ReassignPartitionsZNode.path)
 
 
-def test_a_topic_that_is_stuck_so_is_served() -> None:
+def test_a_topic_that_kafka_left_in_such_a_reassignment_is_served() -> None:
     cluster = cluster_of_two(NO_QUIRKS)
     cluster.create_topic("t", (0, 1), (0, 1))
     cluster.admin.set_data(TopicZNode.path("t"), STUCK)
@@ -114,9 +106,8 @@ def test_a_topic_that_is_stuck_so_is_served() -> None:
         assert not cluster.active.malformed
         cluster.assert_nothing_failed()
         cluster.server.commit(cluster.stores[0].session_id, [SetData(TopicZNode.path("t"), STUCK)])
-        fail_over(cluster)
+        cluster.fail_over()
     text = "The reassignment of partition t-0 removes all its replicas and cannot complete: "
     assert set(cluster.logged("removes all")) == {text + "keeping replicas 0,1"}
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert [cluster.state(tp).isr for tp in (T0, T1)] == [(0,), (0,)]

@@ -78,7 +78,7 @@ def test_an_event_names_its_cause() -> None:
     assert [queued.event_id for queued in log.processed] == [1, 2, 3]
 
 
-def test_clear_and_put_answers_what_it_drains() -> None:
+def test_clear_and_put_answers_the_requests_that_it_drains() -> None:
     manager, log, _ = made()
     manager.put(TopicChange())
     manager.put(BrokerChange())
@@ -139,7 +139,7 @@ def test_cancelled_timers_never_fire() -> None:
     assert log.events == [RequestTimeout(2)]
 
 
-def test_times_are_measured() -> None:
+def test_the_time_of_events_in_the_queue_and_in_processing_is_measured() -> None:
     manager, log, clock = made()
     manager.put(TopicChange())
     clock.advance_to(7)

@@ -46,9 +46,7 @@ F = "/feature"
 
 @pytest.fixture
 def cluster() -> Cluster:
-    made = Cluster()
-    made.start(*ALL, candidates=ALL)
-    return made
+    return Cluster().start(*ALL, candidates=ALL)
 
 
 def names(requests: list[object]) -> list[str]:
@@ -131,7 +129,7 @@ def test_features_that_are_disabled_and_yet_there_are_logged(
     assert updated == (status == 0)
 
 
-def test_only_the_controller_hears_of_a_topic_that_allows_unclean_elections(
+def test_only_the_controller_is_notified_of_a_topic_that_allows_unclean_elections(
     cluster: Cluster,
 ) -> None:
     cluster.paused.update(ALL)
@@ -153,10 +151,8 @@ def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
     t0, t1 = cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
     cluster.paused.add(0)
     cluster.forget()
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
-    cluster.paused.clear()
-    cluster.run()
+    cluster.fail_over()
+    cluster.resume()
     assert cluster.active.config.broker_id == 1
     assert cluster.active.context.epoch == 2
     assert cluster.state(t0) == LeaderAndIsr(0, 0, (0, 1, 2), 0)
@@ -174,20 +170,20 @@ def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_a_controller_that_went_before_anybody_watched_it_is_replaced(cluster: Cluster) -> None:
+def test_a_controller_that_ended_before_any_candidate_watched_it_is_replaced(
+    cluster: Cluster,
+) -> None:
     cluster.paused.add(0)
     cluster.admin.set_data(ControllerZNode.path, ControllerZNode.encode(0, 1))
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert cluster.active_among(1, 2)
     assert cluster.admin.get_controller_epoch() == (2, 2)
 
 
-def test_brokers_hear_first_who_lives_then_everything(cluster: Cluster) -> None:
+def test_brokers_get_the_live_brokers_first_and_then_all_partitions(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
     cluster.forget()
-    cluster.kill_broker(0)
-    cluster.run()
+    cluster.stop(0)
     requests = cluster.brokers[2].requests
     assert names(requests) == [
         *("UpdateMetadata", "LeaderAndIsr", "UpdateMetadata"),  # who lives; replicas Online
@@ -203,11 +199,10 @@ def test_brokers_hear_first_who_lives_then_everything(cluster: Cluster) -> None:
     assert everything.controller_epoch == 2
 
 
-def test_what_the_dead_controller_led_costs_two_epochs(cluster: Cluster) -> None:
+def test_partitions_led_by_the_dead_controller_cost_two_epochs(cluster: Cluster) -> None:
     led, followed = cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
     cluster.forget()
-    cluster.kill_broker(0)
-    cluster.run()
+    cluster.stop(0)
     assert cluster.state(led) == LeaderAndIsr(1, 2, (1, 2), 2)
     assert cluster.state(followed) == LeaderAndIsr(1, 1, (1, 2), 1)
     assert cluster.moves() == ["t-0 Offline>Online"]
@@ -221,11 +216,9 @@ def test_what_the_dead_controller_led_costs_two_epochs(cluster: Cluster) -> None
 
 def test_an_offline_partition_costs_an_epoch_at_every_failover(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (2,))
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     assert cluster.state(tp) == LeaderAndIsr(NO_LEADER, 1, (2,), 1)
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert cluster.state(tp) == LeaderAndIsr(NO_LEADER, 2, (2,), 2)
 
 
@@ -235,10 +228,8 @@ def test_a_resigned_controller_knows_nothing(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1, 2))
     assert old.events.next_due_ms() == 5_000
     cluster.paused.add(0)
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
-    cluster.paused.clear()
-    cluster.run()
+    cluster.fail_over()
+    cluster.resume()
     assert not old.is_active
     assert not old.context.all_topics
     assert not old.context.leaderships
@@ -260,8 +251,7 @@ def depose(cluster: Cluster) -> None:
     cluster.create_topic("t", (2, 0, 1))
     cluster.paused.add(0)
     cluster.kill_broker(2)
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert cluster.active_among(1)
 
 
@@ -269,8 +259,7 @@ def test_a_deposed_controller_writes_nothing(cluster: Cluster) -> None:
     depose(cluster)
     tree = copy.deepcopy(cluster.server.tree)
     requests = len(cluster.brokers[1].requests)
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert [(p, n.data, n.stat()) for p, n in cluster.server.tree.items()] == [
         (p, n.data, n.stat()) for p, n in tree.items()
     ]
@@ -285,11 +274,9 @@ def test_a_deposed_controller_writes_nothing(cluster: Cluster) -> None:
 
 def test_a_batch_is_empty_after_the_fence_failed(cluster: Cluster) -> None:
     depose(cluster)
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert cluster.controllers[0].replica_state_machine.batch.is_empty
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     (tp,) = cluster.create_topic("u", (0,))
     assert cluster.state(tp).leader == 0
     assert cluster.brokers[0].leader_of(tp) == 0
@@ -390,8 +377,7 @@ def test_watches_that_were_cleared_mean_nothing_to_the_next_term() -> None:
 
 
 def test_kafka_12315_never_sends_again() -> None:
-    cluster = Cluster(Quirks(kafka_12315=True))
-    cluster.start(0, 1, 2, candidates=ALL)
+    cluster = Cluster(Quirks(kafka_12315=True)).start(0, 1, 2, candidates=ALL)
     controller = cluster.active
     (tp,) = cluster.create_topic("t", (0, 2))
     cluster.kill_broker(2)
@@ -410,8 +396,7 @@ def test_kafka_12315_never_sends_again() -> None:
 
 
 def test_a_failover_that_breaks_gives_controller_up() -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0, candidates=ALL)
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0, candidates=ALL)
     cluster.admin.create("/brokers/topics/t", b"")
     cluster.run()
     cluster.admin.delete(ControllerZNode.path)
@@ -435,8 +420,7 @@ def test_a_failover_that_breaks_gives_controller_up() -> None:
 
 
 def test_a_failover_elects_a_replica_that_another_client_took_out_of_the_assignment() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, 3)
+    cluster = Cluster().start(0, 1, 2, 3)
     (tp,) = cluster.create_topic("t", (1, 2))
     topic = cluster.admin.get_topic_assignments(["t"]).values["t"]
     cluster.kill_broker(0)
@@ -459,8 +443,7 @@ def test_a_failover_resumes_a_reassignment_once(cluster: Cluster, by_znode: bool
     cluster.run()
     epoch = cluster.state(tp).leader_epoch
     cluster.forget()
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert [row.to for row in cluster.rows(Kind.REASSIGNMENT_PHASE)] == ["A1", "A2"]
     assert cluster.state(tp).leader_epoch == epoch + 1
 
@@ -506,20 +489,16 @@ def test_a_reassignment_asked_for_again_is_begun_by_the_controller_that_knew_the
 ) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     target = {tp: (1, 2)}
-    cluster.admin.create_partition_reassignment(target)
-    cluster.run()
+    cluster.reassign(target)
     assert tp in cluster.controllers[0].context.partitions_being_reassigned
     cluster.paused.add(0)
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     cluster.ask(1, AlterPartitionReassignmentsRequest({tp: None}))
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert not cluster.admin.reassign_partitions_in_progress()
     cluster.paused.update((1, 2))
     cluster.admin.delete(ControllerZNode.path)
-    cluster.admin.create_partition_reassignment(target)
-    cluster.run()
+    cluster.reassign(target)
     assert cluster.controllers[0].context.partitions_being_reassigned == {tp}
 
 
@@ -567,8 +546,7 @@ def test_stale_notifications_and_elections_are_removed(cluster: Cluster) -> None
 def test_a_quiet_controller_can_be_copied(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     twin = copy.deepcopy(cluster)
-    twin.kill_broker(1)
-    twin.run()
+    twin.stop(1)
     assert twin.state(tp).isr == (0,)
     assert cluster.state(tp).isr == (0, 1)
     cluster.assert_nothing_failed()

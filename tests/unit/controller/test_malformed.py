@@ -18,7 +18,7 @@ B0 = TopicPartition("bad", 0)
 
 
 @pytest.mark.parametrize("data", [b"", None, b"not json", b'{"partitions":{"0":"x"}}', b"[]"])
-def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) -> None:
+def test_a_malformed_topic_is_quarantined(cluster: Cluster, data: bytes | None) -> None:
     cluster.admin.create(BAD, data)
     (tp,) = cluster.create_topic("t", (0, 1))
     assert cluster.state(tp).leader == 0
@@ -29,15 +29,13 @@ def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) ->
         cluster.assert_nothing_failed()
         assert [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [BAD]
         cluster.forget()
-        cluster.admin.delete(ControllerZNode.path)
-        cluster.run()
+        cluster.fail_over()
 
 
 def test_a_malformed_state_with_another_problem_is_reported_again(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     cluster.write_state(tp, b"?")
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     for _ in range(2):
         cluster.write_state(tp, b'{"leader":1}')
         cluster.run()
@@ -59,7 +57,7 @@ def test_a_malformed_topic_is_not_read_again_and_again(cluster: Cluster) -> None
     assert BAD not in read
 
 
-def test_a_mended_topic_is_served(cluster: Cluster) -> None:
+def test_a_repaired_topic_is_served(cluster: Cluster) -> None:
     cluster.admin.create(BAD, b"")
     cluster.run()
     cluster.admin.set_data(BAD, b'{"version":3,"partitions":{"0":[1]}}')
@@ -84,11 +82,10 @@ def test_a_malformed_topic_that_is_removed_is_forgotten(cluster: Cluster) -> Non
     assert cluster.state(B0).leader == 1
 
 
-def test_a_known_topic_that_becomes_malformed_goes_on(cluster: Cluster) -> None:
+def test_a_known_topic_that_becomes_malformed_is_still_served(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     cluster.admin.set_data("/brokers/topics/t", b"")
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert cluster.state(tp).isr == (0,)
     assert list(cluster.active.malformed) == ["/brokers/topics/t"]
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[0],"1":[2]}}')
@@ -114,8 +111,7 @@ def test_a_malformed_topic_that_is_deleted_and_at_once_created_again_is_served(
             cluster.admin.create(path, b'{"version":3,"partitions":{"0":[2]}}')
 
     cluster.server.before_op = before_op
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     assert not cluster.active.malformed
     assert cluster.state(tp) == LeaderAndIsr(2, 0, (2,), 0)
     cluster.assert_nothing_failed()
@@ -124,20 +120,18 @@ def test_a_malformed_topic_that_is_deleted_and_at_once_created_again_is_served(
 def test_a_malformed_state_concerns_its_partition_alone(cluster: Cluster) -> None:
     bad, good = cluster.create_topic("t", (1, 2), (1, 2))
     cluster.write_state(bad, b'{"leader":1}')
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     path = "/brokers/topics/t/partitions/0/state"
     assert list(cluster.active.malformed) == [path]
     assert cluster.active.context.partition_state(bad) is PartitionState.NEW
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert cluster.state(good) == LeaderAndIsr(2, 1, (2,), 1)
     assert cluster.admin.get_data_and_stat(path)[0] == b'{"leader":1}'  # type: ignore[index]
     cluster.assert_nothing_failed()
 
 
 @pytest.mark.parametrize("data", [b"garbage", b'{"leader":1}'])
-def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
+def test_a_malformed_state_that_is_older_than_its_topic_is_quarantined(
     cluster: Cluster, data: bytes
 ) -> None:
     path = "/brokers/topics/t/partitions/0/state"
@@ -145,28 +139,26 @@ def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
     cluster.paused.update((0, 1, 2))
     cluster.admin.create_recursive(path, data)
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1],"1":[2]}}')
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert list(cluster.active.status().malformed) == [path]
     assert [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [path]
     assert cluster.active.context.partition_state(TopicPartition("t", 0)) is PartitionState.NEW
     assert cluster.state(TopicPartition("t", 1)).leader == 2
     assert cluster.admin.get_data_and_stat(path)[0] == data  # type: ignore[index]
     # Tried again with the next event, and no news by then.
-    cluster.kill_broker(0)
-    cluster.run()
+    cluster.stop(0)
     assert len(cluster.rows(Kind.ZNODE_MALFORMED)) == 1
 
 
-def test_a_state_that_is_mended_while_its_topic_is_deleted_elects_nobody(cluster: Cluster) -> None:
+def test_a_state_that_is_repaired_while_its_topic_is_deleted_elects_no_leader(
+    cluster: Cluster,
+) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     sound = TopicPartitionStateZNode.encode(cluster.state(tp), 1)
     cluster.write_state(tp, b"?")
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     cluster.kill_broker(2)
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     cluster.forget()
     cluster.write_state(tp, sound)
     cluster.run()
@@ -174,15 +166,13 @@ def test_a_state_that_is_mended_while_its_topic_is_deleted_elects_nobody(cluster
     assert not cluster.rows(Kind.PARTITION_TRANSITION, Kind.PARTITION_FAILED)
 
 
-def test_a_reassignment_completes_when_its_malformed_state_is_mended(cluster: Cluster) -> None:
+def test_a_reassignment_completes_when_its_malformed_state_is_repaired(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
-    cluster.admin.create_partition_reassignment({tp: (1, 2)})
-    cluster.run()
+    cluster.reassign({tp: (1, 2)})
     state = cluster.state(tp)
     in_sync = TopicPartitionStateZNode.encode(state.with_leader_and_isr(0, (0, 1, 2)), 1)
     cluster.write_state(tp, b"?")
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert cluster.active.malformed
     cluster.write_state(tp, in_sync)
     cluster.run()
@@ -195,8 +185,7 @@ def test_a_reassignment_completes_when_its_malformed_state_is_mended(cluster: Cl
 def test_a_malformed_state_that_is_deleted_is_not_made_again(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     cluster.write_state(tp, b"?")
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     path = TopicPartitionStateZNode.path(tp)
     assert list(cluster.active.malformed) == [path]
     cluster.forget()
@@ -228,8 +217,7 @@ def test_a_readable_state_that_was_there_before_its_topic_is_not_malformed(
         TopicPartitionStateZNode.encode(LeaderAndIsr(2, 5, (2,), 0), 1),
     )
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1]}}')
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert cluster.active.context.partition_state(tp) is PartitionState.NEW
     assert not cluster.active.malformed
 
@@ -242,13 +230,11 @@ def test_a_readable_state_that_was_there_before_its_topic_is_not_malformed(
     ],
 )
 def test_quirks_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) -> None:
-    cluster = Cluster(quirks)
-    cluster.start(0, 1, 2)
+    cluster = Cluster(quirks).start(0, 1, 2)
     cluster.paused.update((0, 1, 2))
     cluster.admin.create_recursive("/brokers/topics/t/partitions/0/state", b'{"leader":1}')
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1]}}')
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert not cluster.rows(Kind.EVENT_FAILED)
     assert not cluster.active.malformed
 
@@ -261,7 +247,7 @@ def test_quirks_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) ->
         (b"0,-1", "duplicate or negative replicas: [0, -1]"),
     ],
 )
-def test_a_topic_with_a_partition_that_nobody_could_lead_is_set_apart(
+def test_a_topic_with_a_partition_without_replicas_is_quarantined(
     cluster: Cluster, replicas: bytes, reason: str
 ) -> None:
     cluster.admin.create(BAD, b'{"version":3,"partitions":{"1":[1],"0":[%b]}}' % replicas)
@@ -270,8 +256,7 @@ def test_a_topic_with_a_partition_that_nobody_could_lead_is_set_apart(
         assert cluster.active.status().malformed == {BAD: f"partition 0 has {reason}"}
         assert cluster.active.context.all_topics == {"t"}
         assert cluster.state(tp).leader == 0
-        cluster.admin.delete(ControllerZNode.path)
-        cluster.run()
+        cluster.fail_over()
     cluster.admin.set_data(BAD, b'{"version":3,"partitions":{"1":[1],"0":[2]}}')
     cluster.run()
     assert cluster.state(B0).leader == 2
@@ -279,37 +264,38 @@ def test_a_topic_with_a_partition_that_nobody_could_lead_is_set_apart(
     cluster.assert_nothing_failed()
 
 
-def test_a_known_topic_that_gets_a_partition_without_replicas_goes_on(cluster: Cluster) -> None:
+def test_a_known_topic_that_gets_a_partition_without_replicas_is_still_served(
+    cluster: Cluster,
+) -> None:
     (tp,) = cluster.create_topic("t", (0, 1))
     cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[0,1],"1":[]}}')
     cluster.run()
     assert cluster.active.malformed == {"/brokers/topics/t": "partition 1 has no replicas"}
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert cluster.state(tp).isr == (0,)
 
 
 def test_quirk_c2_takes_in_a_partition_without_replicas() -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0)
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0)
     cluster.admin.create(BAD, b'{"version":3,"partitions":{"0":[]}}')
     cluster.run()
     assert not cluster.active.malformed
     assert cluster.active.context.all_topics == {"bad"}
 
 
-def test_foreign_and_malformed_brokers_are_set_apart(cluster: Cluster) -> None:
+def test_foreign_and_malformed_brokers_are_quarantined(cluster: Cluster) -> None:
     other = cluster.stores[2]
     other.write([[Create("/brokers/ids/x", b"{}", True)], [Create("/brokers/ids/9", b"{}", True)]])
     cluster.run()
     assert set(cluster.active.malformed) == {"/brokers/ids/x", "/brokers/ids/9"}
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert sorted(cluster.active.context.live_brokers) == [0, 2]
     cluster.assert_nothing_failed()
 
 
-def test_a_malformed_registration_that_is_mended_or_goes_is_no_news(cluster: Cluster) -> None:
+def test_a_malformed_registration_that_is_repaired_or_deleted_is_no_change(
+    cluster: Cluster,
+) -> None:
     path, info = "/brokers/ids/9", BrokerInfo(broker_info(9))
     store = cluster.stores[2]
     store.write([[Create(path, b"{}", True)], [Create("/brokers/ids/x", b"{}", True)]])
@@ -324,15 +310,14 @@ def test_a_malformed_registration_that_is_mended_or_goes_is_no_news(cluster: Clu
     assert not cluster.rows(Kind.EVENT_FAILED)
 
 
-def test_a_live_broker_whose_registration_is_overwritten_goes_on(cluster: Cluster) -> None:
+def test_a_live_broker_whose_registration_is_overwritten_stays_live(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     path = "/brokers/ids/1"
     found = cluster.admin.get_data_and_stat(path)
     assert found is not None
     cluster.admin.set_data(path, b"no json")
     cluster.run()
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     assert sorted(cluster.active.context.live_brokers) == [0, 1]
     assert cluster.state(tp) == LeaderAndIsr(1, 1, (1,), 1)
     assert list(cluster.active.malformed) == [path]
@@ -340,15 +325,14 @@ def test_a_live_broker_whose_registration_is_overwritten_goes_on(cluster: Cluste
     cluster.run()
     assert not cluster.active.malformed
     cluster.admin.set_data(path, b"no json")
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert sorted(cluster.active.context.live_brokers) == [0]
     assert not cluster.active.malformed
     assert cluster.state(tp).leader == -1
     cluster.assert_nothing_failed()
 
 
-def test_a_registration_that_is_mended_before_it_is_watched_is_served(cluster: Cluster) -> None:
+def test_a_registration_that_is_repaired_before_it_is_watched_is_served(cluster: Cluster) -> None:
     path, info = "/brokers/ids/9", BrokerInfo(broker_info(9))
     reads: list[str] = []
 
@@ -369,11 +353,9 @@ def test_a_malformed_topic_config_keeps_elections_clean(cluster: Cluster) -> Non
     (tp,) = cluster.create_topic("t", (1, 2))
     path = "/config/topics/t"
     cluster.admin.create_recursive(path, b'{"config":{"unclean.leader.election.enable":true}}')
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.start(2)
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert cluster.state(tp).isr == (1,)
     assert path in cluster.active.malformed
     cluster.admin.set_data(path, b'{"config":{"unclean.leader.election.enable":"true"}}')
@@ -388,8 +370,7 @@ def topic_with_malformed_state(cluster: Cluster, data: bytes) -> TopicPartition:
     """Create topic t, whose partition has a malformed state when the next controller loads it."""
     (tp,) = cluster.create_topic("t", (1, 2))
     cluster.write_state(tp, data)
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert list(cluster.active.malformed) == [TopicPartitionStateZNode.path(tp)]
     return tp
 
@@ -406,14 +387,12 @@ def test_a_topic_of_the_same_name_as_one_with_a_malformed_state_is_reassigned(
     cluster: Cluster,
 ) -> None:
     tp = topic_with_malformed_state(cluster, b"?")
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     cluster.create_topic("t", (1,))
     controller = cluster.active
     # As before inter-broker protocol 2.7: the leader writes the ISR that completes it.
     controller.config = msgspec.structs.replace(controller.config, is_alter_isr_enabled=False)
-    cluster.admin.create_partition_reassignment({tp: (0,)})
-    cluster.run()
+    cluster.reassign({tp: (0,)})
     in_sync = cluster.state(tp).with_leader_and_isr(1, (1, 0))
     cluster.write_state(tp, TopicPartitionStateZNode.encode(in_sync, controller.context.epoch))
     cluster.run()
@@ -436,8 +415,7 @@ def test_children_that_are_no_notifications_are_reported_and_deleted(
 
 
 def test_quirk_c2_ignores_children_that_are_no_notifications() -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0)
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0)
     parents = ("/isr_change_notification", "/log_dir_event_notification")
     for parent in parents:
         cluster.admin.create(f"{parent}/not_a_notification")
@@ -459,8 +437,7 @@ def test_quirk_c2_ignores_children_that_are_no_notifications() -> None:
 def test_quirk_c2_fails_at_a_name_shorter_than_the_prefix(
     parent: str, shortest_ignored: int
 ) -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0)
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0)
     ignored, short = "x" * shortest_ignored, "x" * (shortest_ignored - 1)
     cluster.admin.create(f"{parent}/{ignored}")
     cluster.run()
@@ -480,13 +457,11 @@ def test_quirk_c2_fails_at_a_name_shorter_than_the_prefix(
 
 
 def test_quirk_c2_fails_the_whole_event() -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0, 1, 2)
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0, 1, 2)
     cluster.paused.add(0)
     cluster.admin.create(BAD, b"")
     cluster.admin.create("/brokers/topics/good", b'{"version":3,"partitions":{"0":[1]}}')
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert len(cluster.rows(Kind.EVENT_FAILED)) == 1
     assert not cluster.admin.path_exists("/brokers/topics/good/partitions")
     # Ignored from now on; the next event is processed.
@@ -494,9 +469,8 @@ def test_quirk_c2_fails_the_whole_event() -> None:
     assert cluster.state(tp).leader == 0
 
 
-def test_quirk_c2_overwrites_what_is_not_json() -> None:
-    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(0)
+def test_quirk_c2_overwrites_a_state_that_is_not_json() -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True)).start(0)
     cluster.admin.create(BAD, b"not json")
     cluster.run()
     found = cluster.admin.get_topic_assignments(["bad"]).values["bad"]

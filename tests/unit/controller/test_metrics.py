@@ -19,13 +19,11 @@ def rendered(cluster: Cluster) -> dict[str, float]:
     return {name: float(value) for name, _, value in samples}
 
 
-def test_gauges_of_the_controller_and_of_a_candidate() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, candidates=(0, 1))
+def test_the_controller_exports_its_gauges_and_a_candidate_exports_zeros() -> None:
+    cluster = Cluster().start(0, 1, 2, candidates=(0, 1))
     cluster.create_topic("t", (2,), (2, 0))
     cluster.create_topic("never had a leader", (9,))
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     samples = rendered(cluster)
     prefix = "kafka_controller_KafkaController_"
     shown = {
@@ -49,9 +47,8 @@ def test_gauges_of_the_controller_and_of_a_candidate() -> None:
     assert samples[f'{prefix}GlobalTopicCount{{controller="1"}}'] == 0
 
 
-def test_timers_queues_and_channels() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1)
+def test_timers_queues_and_channels_are_exported() -> None:
+    cluster = Cluster().start(0, 1)
     cluster.brokers[1].is_silent = True
     cluster.create_topic("t", (0, 1))
     for ms in (20, 30):
@@ -87,14 +84,11 @@ def gauges(cluster: Cluster) -> dict[str, int]:
 
 
 def test_a_deletion_that_waits_for_a_dead_broker_is_counted_until_it_is_done() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, candidates=(0, 1))
+    cluster = Cluster().start(0, 1, 2, candidates=(0, 1))
     cluster.create_topic("t", (0, 1), (1, 2))
     cluster.create_topic("other", (0, 2))
-    cluster.kill_broker(2)
-    cluster.run()
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.stop(2)
+    cluster.delete_topic("t")
     assert gauges(cluster) == {
         "TopicsToDeleteCount": 1,
         "ReplicasToDeleteCount": 1,
@@ -104,8 +98,7 @@ def test_a_deletion_that_waits_for_a_dead_broker_is_counted_until_it_is_done() -
     cluster.paused.add(0)
     cluster.admin.delete("/controller")
     cluster.run()
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert old.metrics.gauges()["TopicsToDeleteCount"] == 0
     assert gauges(cluster)["TopicsToDeleteCount"] == 1
     cluster.start(2)
@@ -113,8 +106,7 @@ def test_a_deletion_that_waits_for_a_dead_broker_is_counted_until_it_is_done() -
 
 
 def test_events_are_timed_while_they_wait_and_while_they_run() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1)
+    cluster = Cluster().start(0, 1)
     name = 'kafka_controller_ControllerEventManager_EventQueueTimeMs_{}{{controller="0"}}'
     before = rendered(cluster)
     cluster.active.enable_unclean_leader_election("t")

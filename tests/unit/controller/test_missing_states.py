@@ -55,8 +55,7 @@ def test_a_dead_broker_fails_its_partitions_with_kafkas_reasons(cluster: Cluster
     (followed,) = cluster.create_topic("b", (0, 1))
     (alone,) = cluster.create_topic("c", (1,))
     delete_states(cluster, led, followed, alone)
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert sorted(failed_changes(cluster)) == sorted(
         [no_election(led), no_election(alone), *map(no_isr, (led, followed, alone))]
     )
@@ -67,13 +66,11 @@ def test_a_dead_broker_fails_its_partitions_with_kafkas_reasons(cluster: Cluster
 
 def test_a_replica_outside_of_a_missing_isr_fails_too(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (0, 1, 2))
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     cluster.start(1)
     assert cluster.state(tp).isr == (0, 2)
     delete_states(cluster, tp)
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert failed_changes(cluster) == [no_isr(tp)]
     assert cluster.active.context.replica_state(1, tp) is ReplicaState.ONLINE
 
@@ -84,7 +81,6 @@ def test_no_state_is_missed_of_a_topic_that_is_deleted(
 ) -> None:
     (tp,) = cluster.create_topic("t", replicas)
     delete_states(cluster, tp)
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     assert not failed_changes(cluster)
     assert not cluster.admin.get_all_topics_in_cluster()

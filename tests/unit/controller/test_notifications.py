@@ -16,13 +16,11 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    made.create_topic("t", (0, 1))
-    made.active.context.add_shutting_down_broker(2)
-    made.forget()
-    return made
+def cluster(cluster: Cluster) -> Cluster:
+    cluster.create_topic("t", (0, 1))
+    cluster.active.context.add_shutting_down_broker(2)
+    cluster.forget()
+    return cluster
 
 
 def written(cluster: Cluster, *isr: int) -> None:
@@ -60,8 +58,7 @@ def test_an_isr_that_its_leader_wrote_is_sent_to_every_broker(cluster: Cluster) 
 
 
 def test_a_reassignment_completes_when_its_leader_writes_the_isr(cluster: Cluster) -> None:
-    cluster.admin.create_partition_reassignment({T0: (0, 2)})
-    cluster.run()
+    cluster.reassign({T0: (0, 2)})
     written(cluster, 0, 1, 2)
     assert cluster.active.context.assignments[T0] == ReplicaAssignment((0, 2))
     cluster.assert_nothing_failed()

@@ -18,11 +18,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, LeaderAndIsr, TopicPartition
 from klamm.zk.store import Delete, ReadOp, Transaction
-from klamm.zk.znodes import (
-    ControllerZNode,
-    PreferredReplicaElectionZNode,
-    TopicPartitionStateZNode,
-)
+from klamm.zk.znodes import ControllerZNode, PreferredReplicaElectionZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 PATH = "/admin/preferred_replica_election"
@@ -32,9 +28,7 @@ CHECK_MS = 300_000
 
 @pytest.fixture
 def cluster() -> Cluster:
-    found = Cluster()
-    found.start(0, 1, 2, 3)
-    return found
+    return Cluster().start(0, 1, 2, 3)
 
 
 def led_by(cluster: Cluster, tp: TopicPartition, leader: int, *isr: int) -> None:
@@ -44,8 +38,7 @@ def led_by(cluster: Cluster, tp: TopicPartition, leader: int, *isr: int) -> None
 
 
 def fail_over(cluster: Cluster) -> None:
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     cluster.forget()
     log = cluster.controller_logs[0]
     log.seek(0)
@@ -59,12 +52,10 @@ def several(cluster: Cluster) -> list[TopicPartition]:
     led_by(cluster, moved, 2, 1, 2)
     led_by(cluster, outside, 2, 2)
     led_by(cluster, deleted, 2, 1, 2)
-    cluster.kill_broker(3)
-    cluster.run()
+    cluster.stop(3)
     (leaderless,) = cluster.create_topic("v", (3,))
     (waiting,) = cluster.create_topic("w", (1, 3))
-    cluster.admin.create_delete_topic_path("w")
-    cluster.run()
+    cluster.delete_topic("w")
     return [moved, there, outside, waiting, leaderless, TopicPartition("none", 0)]
 
 
@@ -93,13 +84,11 @@ def test_a_znode_asks_for_elections(cluster: Cluster) -> None:
 
 
 def test_the_next_controller_resumes_the_elections_of_the_znode() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, 3, candidates=(0, 1))
+    cluster = Cluster().start(0, 1, 2, 3, candidates=(0, 1))
     asked = several(cluster)
     cluster.paused.add(0)
     assert cluster.admin.create_preferred_replica_election(asked)
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert cluster.state_of(1, asked[0]).leader == 1
     assert not cluster.admin.path_exists(PATH)
     words = ("referred replica election for", "undergoing", "that completed")
@@ -158,11 +147,9 @@ def test_a_znode_that_is_gone_or_malformed_is_no_failure(
 
 def test_a_topic_that_allows_unclean_elections_leaves_the_others_alone(cluster: Cluster) -> None:
     partitions = [cluster.create_topic(topic, (1, 2))[0] for topic in ("t", "u")]
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.start(2)
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     for topic in ("t", "u"):
         cluster.admin.set_or_create_entity_configs(
             "topics", topic, {"unclean.leader.election.enable": "true"}
@@ -205,14 +192,13 @@ def test_more_than_a_tenth_led_by_others_is_an_imbalance(
     cluster.assert_nothing_failed()
 
 
-def test_the_check_is_repeated_and_leaves_out_what_cannot_be_moved(cluster: Cluster) -> None:
+def test_the_check_is_repeated_and_skips_partitions_that_cannot_be_moved(cluster: Cluster) -> None:
     tps = imbalanced(cluster, 4, 2)
     # A replica outside the ISR cannot lead, and a partition that moves is left alone.
     led_by(cluster, tps[2], 2, 2)
     fail_over(cluster)
     cluster.brokers[3].is_silent = True
-    cluster.admin.create_partition_reassignment({tps[3]: (1, 2, 3)})
-    cluster.run()
+    cluster.reassign({tps[3]: (1, 2, 3)})
     cluster.advance(CHECK_MS + 5_000)
     assert elected(cluster) == set()
     (new,) = cluster.create_topic("u", (1, 2))
@@ -224,29 +210,24 @@ def test_the_check_is_repeated_and_leaves_out_what_cannot_be_moved(cluster: Clus
 
 def test_topics_that_are_deleted_do_not_count(cluster: Cluster) -> None:
     cluster.create_topic("d", *[(1, 3)] * 10)
-    cluster.kill_broker(3)
-    cluster.run()
-    cluster.admin.create_delete_topic_path("d")
-    cluster.run()
+    cluster.stop(3)
+    cluster.delete_topic("d")
     tps = imbalanced(cluster, 3, 1)
     cluster.advance(CHECK_MS + 5_000)
     assert elected(cluster) == {str(tps[2])}
 
 
 @pytest.mark.parametrize("election_type", ElectionType)
-def test_a_client_asks_for_what_cannot_be_elected(
+def test_a_client_gets_an_error_for_each_leader_that_cannot_be_elected(
     cluster: Cluster, election_type: ElectionType
 ) -> None:
     (deleted,) = cluster.create_topic("w", (1, 3))
-    cluster.kill_broker(3)
-    cluster.run()
-    cluster.admin.create_delete_topic_path("w")
-    cluster.run()
+    cluster.stop(3)
+    cluster.delete_topic("w")
     unknown = TopicPartition("none", 0)
-    cluster.ask(0, ElectLeadersRequest(election_type, (unknown, deleted), 1_000))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, ElectLeadersResponse)
+    answer = cluster.request(
+        ElectLeadersRequest(election_type, (unknown, deleted), 1_000), ElectLeadersResponse
+    )
     assert answer.partitions == {
         unknown: NO_SUCH_PARTITION,
         deleted: ApiError(Errors.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"),
@@ -259,16 +240,15 @@ def test_a_client_asks_for_what_cannot_be_elected(
     ]
 
 
-def test_a_state_that_is_spoilt_before_the_election_fails_alone(cluster: Cluster) -> None:
+def test_a_state_that_is_malformed_before_the_election_fails_alone(cluster: Cluster) -> None:
     spoilt, plain = cluster.create_topic("t", (1, 2), (1, 2))
     for tp in (spoilt, plain):
         led_by(cluster, tp, 2, 1, 2)
     fail_over(cluster)
     cluster.write_state(spoilt, b"?")
-    cluster.ask(0, ElectLeadersRequest(ElectionType.PREFERRED, (spoilt, plain), 1_000))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, ElectLeadersResponse)
+    answer = cluster.request(
+        ElectLeadersRequest(ElectionType.PREFERRED, (spoilt, plain), 1_000), ElectLeadersResponse
+    )
     text = "LeaderAndIsr information doesn't exist for partition t-0 in OnlinePartition state"
     assert answer.partitions == {
         spoilt: ApiError(Errors.PREFERRED_LEADER_NOT_AVAILABLE, text),

@@ -25,15 +25,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.controller.events import PartitionReassignmentIsrChange
 from klamm.zk.memory_store import LostReply
-from klamm.zk.store import (
-    Delete,
-    ReadOp,
-    ReadResult,
-    Transaction,
-    TxnResult,
-    WatchEvent,
-    WatchKind,
-)
+from klamm.zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult, WatchEvent, WatchKind
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -42,22 +34,20 @@ NONE = ApiError(Errors.NONE)
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster(cluster: Cluster) -> Cluster:
     """Brokers 0, 1 and 2, of which broker 0 is the controller; t has four partitions."""
-    found = Cluster()
-    found.start(0, 1, 2)
-    found.create_topic("t", *[(0, 1)] * 4)
-    found.forget()
-    return found
+    cluster.create_topic("t", *[(0, 1)] * 4)
+    cluster.forget()
+    return cluster
 
 
 def alter(
     cluster: Cluster, reassignments: dict[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Errors]:
-    cluster.ask(0, AlterPartitionReassignmentsRequest(reassignments))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, AlterPartitionReassignmentsResponse) and answer.error == NONE
+    answer = cluster.request(
+        AlterPartitionReassignmentsRequest(reassignments), AlterPartitionReassignmentsResponse
+    )
+    assert answer.error == NONE
     return {tp: one.error for tp, one in answer.partitions.items()}
 
 
@@ -79,8 +69,7 @@ def assigned(cluster: Cluster, tp: TopicPartition) -> ReplicaAssignment:
 def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> None:
     none = TopicPartition("none", 0)
     asked = {T0: (1, 2), T1: (), T2: (-1, 2), none: (1,), T3: (1, 1)}
-    cluster.admin.create_partition_reassignment(asked)
-    cluster.run()
+    cluster.reassign(asked)
     (line,) = cluster.logged("Failed reassignment through zk")
     assert line == (
         "Failed reassignment through zk with the following errors: Map("
@@ -96,9 +85,8 @@ def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> Non
     assert assigned(cluster, T3) == ReplicaAssignment((1,)), "it was complete at once"
 
 
-def test_what_is_asked_for_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
-    cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
-    cluster.run()
+def test_a_request_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
+    cluster.reassign({T0: (1, 2), T1: (1, 2)})
     assert alter(cluster, {T0: (0, 2), T2: None}) == {
         T0: Errors.NONE,
         T2: Errors.NO_REASSIGNMENT_IN_PROGRESS,
@@ -113,10 +101,11 @@ def test_what_is_asked_for_replaces_the_entry_of_the_znode(cluster: Cluster) -> 
 def listed(
     cluster: Cluster, *partitions: TopicPartition, every: bool = False
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    cluster.ask(0, ListPartitionReassignmentsRequest(None if every else partitions))
-    cluster.run()
-    answer = cluster.answer()
-    assert isinstance(answer, ListPartitionReassignmentsResponse) and answer.error == NONE
+    answer = cluster.request(
+        ListPartitionReassignmentsRequest(None if every else partitions),
+        ListPartitionReassignmentsResponse,
+    )
+    assert answer.error == NONE
     return dict(answer.partitions)
 
 
@@ -166,8 +155,7 @@ def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: 
         cluster.paused.add(0)
         for broker_id in (2, 3):
             cluster.kill_broker(broker_id)
-        cluster.paused.clear()
-        cluster.run()
+        cluster.resume()
         assert assigned(cluster, T0) == ReplicaAssignment((2, 3, 0, 1), (2, 3), (0, 1))
         assert cluster.active.context.partitions_being_reassigned == {T0}
         assert cluster.state(T0).leader == 0
@@ -177,7 +165,7 @@ def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: 
     assert assigned(cluster, T0) == ReplicaAssignment((2, 3))
 
 
-def test_a_broker_that_is_shutting_down_hears_of_the_new_replicas(cluster: Cluster) -> None:
+def test_a_broker_that_is_shutting_down_is_notified_of_the_new_replicas(cluster: Cluster) -> None:
     alter(cluster, {T0: (1, 0)})
     cluster.active.context.add_shutting_down_broker(2)
     cluster.forget()
@@ -226,22 +214,18 @@ def test_requests_that_a_failure_left_behind_make_the_controller_resign(cluster:
 
 
 def test_kafka_8249_halts_the_deletion_of_a_topic_whose_reassignment_is_resumed() -> None:
-    cluster = Cluster(Quirks(kafka_8249=True))
-    cluster.start(0, 1)
+    cluster = Cluster(Quirks(kafka_8249=True)).start(0, 1)
     cluster.create_topic("t", (0, 1))
     cluster.admin.create_partition_reassignment({T0: (1, 2)})
     cluster.brokers[1].is_silent = True
-    cluster.admin.create_delete_topic_path("t")
-    cluster.run()
+    cluster.delete_topic("t")
     cluster.forget()
     cluster.start(2)
     halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)
     assert [row.outcome for row in halted] == ["topic reassignment in progress"]
 
 
-def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
-    cluster: Cluster,
-) -> None:
+def test_a_reassignment_whose_topic_vanishes_at_its_end_is_over(cluster: Cluster) -> None:
     alter(cluster, {T0: (1, 2)})
     path = TopicZNode.path("t")
     grow(cluster, T0, 0, 1, 2)
@@ -259,14 +243,12 @@ def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
     assert cluster.logged("Error completing reassignment of partition t-0: Failed to update")
 
 
-def test_a_znode_that_is_deleted_by_hand_is_begun_again(cluster: Cluster) -> None:
-    cluster.admin.create_partition_reassignment({T0: (1, 2)})
-    cluster.run()
+def test_reassignments_whose_znode_is_deleted_manually_are_begun_again(cluster: Cluster) -> None:
+    cluster.reassign({T0: (1, 2)})
     cluster.admin.delete(ReassignPartitionsZNode.path)
     cluster.run()
     assert alter(cluster, {T0: None}) == {T0: Errors.NONE}
-    cluster.admin.create_partition_reassignment({T0: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2)})
     assert assigned(cluster, T0) == ReplicaAssignment((1, 2, 0), (2,), (0,))
 
 
@@ -280,8 +262,7 @@ def change_znode(cluster: Cluster, *partitions: TopicPartition) -> None:
 def test_an_entry_that_was_removed_is_begun_again_when_it_is_added_again(
     cluster: Cluster, is_cancelled: bool
 ) -> None:
-    cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
-    cluster.run()
+    cluster.reassign({T0: (1, 2), T1: (1, 2)})
     if is_cancelled:
         cluster.ask(0, AlterPartitionReassignmentsRequest({T0: None}))
         assert cluster.active.step()
@@ -350,10 +331,8 @@ def test_isr_changes_in_a_row_complete_their_reassignments_in_the_first_event(
 
 def test_a_topic_that_is_being_deleted_is_not_reassigned(cluster: Cluster) -> None:
     (new,) = cluster.create_topic("u", (1, 2))
-    cluster.kill_broker(2)
-    cluster.run()
-    cluster.admin.create_delete_topic_path("u")
-    cluster.run()
+    cluster.stop(2)
+    cluster.delete_topic("u")
     assert alter(cluster, {new: (0, 1)}) == {new: Errors.UNKNOWN_TOPIC_OR_PARTITION}
     assert cluster.logged("Skipping reassignment of u-0") == [
         "Skipping reassignment of u-0 since the topic is currently being deleted"

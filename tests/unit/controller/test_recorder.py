@@ -88,7 +88,7 @@ def test_rows_are_numbered_within_an_epoch_and_within_a_key() -> None:
     assert (journal.rows[-1].seq, journal.rows[-1].key_seq) == (1, 1)
 
 
-def test_no_row_outside_an_epoch() -> None:
+def test_rows_outside_an_epoch_are_not_recorded() -> None:
     recorder, journal, _ = made()
     recorder.occurrence(Kind.EVENT, detail="Startup")
     recorder.begin_epoch(1)
@@ -110,14 +110,11 @@ def test_a_partition_row_without_a_write_has_no_predecessor() -> None:
 
 
 def test_every_key_of_a_whole_run_is_without_gaps() -> None:
-    cluster = Cluster()
-    cluster.start(0, 1, 2, candidates=(0, 1))
+    cluster = Cluster().start(0, 1, 2, candidates=(0, 1))
     cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.start(2)
-    cluster.kill_broker(0)
-    cluster.run()
+    cluster.stop(0)
     keys: dict[tuple[object, ...], list[int]] = {}
     rows: dict[tuple[int, int], list[int]] = {}
     for row in cluster.journal.rows:
@@ -141,8 +138,7 @@ def test_the_rows_of_an_event_are_in_the_file_when_it_ends(tmp_path: Path) -> No
 
 
 def test_messages_are_journalled_on_request() -> None:
-    cluster = Cluster(journal_messages=True)
-    cluster.start(0)
+    cluster = Cluster(journal_messages=True).start(0)
     cluster.forget()
     cluster.create_topic("t", (0,))
     sent, received = cluster.rows(Kind.REQUEST_SENT), cluster.rows(Kind.RESPONSE_RECEIVED)
@@ -185,7 +181,7 @@ def test_the_rows_of_a_big_failover_are_cheap() -> None:
     assert (calls["call"] + calls["c_call"]) / ROWS < CALLS_OF_A_ROW
 
 
-def test_info_leaves_out_what_is_about_single_replicas() -> None:
+def test_info_leaves_out_rows_about_single_replicas() -> None:
     clock, text = VirtualClock(), io.StringIO()
     log = StateChangeLog(1, clock, state_change=text, is_trace=False)
     log.epoch = 2
@@ -207,12 +203,10 @@ def test_sets_print_as_in_scala() -> None:
 
 def test_the_event_after_the_last_reassignment_names_its_cause() -> None:
     """The controller deletes /admin/reassign_partitions and looks at it again."""
-    cluster = Cluster()
-    cluster.start(0, 1, candidates=(0,))
+    cluster = Cluster().start(0, 1, candidates=(0,))
     cluster.create_topic("t", (0, 1))
     cluster.forget()
-    cluster.admin.create_partition_reassignment({T0: (1, 0)})
-    cluster.run()
+    cluster.reassign({T0: (1, 0)})
     events = cluster.rows(Kind.EVENT)
     created, deleted, again = [r for r in events if r.detail == "ZkPartitionReassignment"]
     assert (created.cause_id, deleted.cause_id, again.cause_id) == (0, 0, created.event_id)

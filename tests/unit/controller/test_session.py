@@ -21,9 +21,7 @@ ALL = (0, 1, 2)
 
 @pytest.fixture
 def cluster() -> Cluster:
-    made = Cluster()
-    made.start(*ALL, candidates=ALL)
-    return made
+    return Cluster().start(*ALL, candidates=ALL)
 
 
 def test_an_expired_controller_registers_again_and_stands_for_election(cluster: Cluster) -> None:
@@ -36,8 +34,7 @@ def test_an_expired_controller_registers_again_and_stands_for_election(cluster: 
     cluster.expire(0)
     cluster.run()
     assert cluster.active_among(1)
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert not old.is_active
     assert old.active_controller_id == 1
     assert cluster.admin.get_sorted_broker_list() == [0, 1, 2]
@@ -47,16 +44,14 @@ def test_an_expired_controller_registers_again_and_stands_for_election(cluster: 
     cluster.assert_nothing_failed()
     # It is a full candidate again.
     cluster.kill_broker(1)
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     assert cluster.active is old
     assert old.context.epoch == 3
 
 
 def test_a_lone_controller_wins_its_next_session_too(cluster: Cluster) -> None:
     cluster.kill_broker(1)
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     (tp,) = cluster.create_topic("t", (0,))
     cluster.expire(0)
     cluster.run()
@@ -65,7 +60,7 @@ def test_a_lone_controller_wins_its_next_session_too(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_what_was_queued_for_the_old_session_is_answered(cluster: Cluster) -> None:
+def test_requests_queued_for_the_old_session_are_answered(cluster: Cluster) -> None:
     controller = cluster.active
     cluster.ask(0, AlterIsrRequest(0, 1, {}))
     assert not cluster.replies
@@ -82,8 +77,7 @@ def test_a_session_that_expired_unnoticed_writes_nothing(cluster: Cluster) -> No
     cluster.expire(0, notify=False)
     cluster.run()
     epoch_2 = cluster.state_of(1, tp)
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert cluster.state(tp) == epoch_2
     failed = cluster.rows(Kind.EVENT_FAILED)
     assert [(row.controller, row.epoch, row.detail) for row in failed] == [(0, 1, "BrokerChange")]
@@ -100,9 +94,8 @@ def test_a_failed_login_leaves_a_live_session_alone(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_kafka_13461_is_controller_and_knows_nothing() -> None:
-    cluster = Cluster(Quirks(kafka_13461=True))
-    cluster.start(*ALL, candidates=ALL)
+def test_with_kafka_13461_a_failed_login_leaves_a_controller_without_topics() -> None:
+    cluster = Cluster(Quirks(kafka_13461=True)).start(*ALL, candidates=ALL)
     cluster.create_topic("t", (1,))
     session_id = cluster.stores[0].session_id
     cluster.server.fail_authentication(session_id)
@@ -148,8 +141,7 @@ def test_a_session_that_expires_during_a_failover_delays_no_election(cluster: Cl
             cluster.server.expire_session(session_id)
 
     cluster.server.before_op = before
-    cluster.admin.delete(ControllerZNode.path)
-    cluster.run()
+    cluster.fail_over()
     assert cluster.server.before_op is None
     assert cluster.active.context.epoch == 3
     assert cluster.candidacy.pause_ms() == 0
@@ -161,8 +153,7 @@ def test_a_broker_id_that_is_taken_is_asked_for_again(cluster: Cluster) -> None:
     cluster.expire(2)
     usurper = MemoryStore(cluster.server)
     KafkaZkClient(usurper).register_broker(BrokerInfo(broker_info(2, 1)), 0)
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert (
         "Error processing event RegisterBrokerAndReelect" in cluster.controller_logs[2].getvalue()
     )

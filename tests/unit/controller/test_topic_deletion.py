@@ -32,12 +32,10 @@ PREFIX = "kafka_controller_KafkaController_"
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    made.create_topic("t", (1, 2), (2, 1))
-    made.forget()
-    return made
+def cluster(cluster: Cluster) -> Cluster:
+    cluster.create_topic("t", (1, 2), (2, 1))
+    cluster.forget()
+    return cluster
 
 
 def mark(cluster: Cluster, *topics: str) -> None:
@@ -107,7 +105,7 @@ def _answer(cluster: Cluster, number: int, error: Errors) -> None:
     cluster.run()
 
 
-def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_comes_anew(
+def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_restarts(
     cluster: Cluster,
 ) -> None:
     cluster.create_topic("u", (1, 2))
@@ -120,8 +118,7 @@ def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_comes_
     assert [row.outcome for row in cluster.rows(Kind.TOPIC_DELETION_HALTED)] == [
         "replica deletion failure"
     ]
-    cluster.kill_broker(1)
-    cluster.run()
+    cluster.stop(1)
     assert is_there(cluster)
     cluster.start(1)
     assert not is_there(cluster)
@@ -150,8 +147,7 @@ def test_a_deleted_topic_takes_no_malformed_znode_of_a_similar_name_with_it(
     cluster.admin.create("/brokers/topics/tt", b"?")
     cluster.run()
     cluster.write_state(T0, b"?")
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.start(2)
     assert len(cluster.active.malformed) == 2
     mark(cluster, "t")
@@ -165,12 +161,10 @@ def test_a_halted_deletion_is_not_tried_when_a_reassignment_of_another_topic_end
     cluster: Cluster,
 ) -> None:
     (u0,) = cluster.create_topic("u", (0, 1))
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     mark(cluster, "t")
     cluster.forget()
-    cluster.admin.create_partition_reassignment({u0: (1, 0)})
-    cluster.run()
+    cluster.reassign({u0: (1, 0)})
     assert cluster.active.context.partition_replica_assignment(u0) == (1, 0)
     assert not cluster.rows(Kind.TOPIC_DELETION_HALTED)
     assert cluster.active.context.topics_ineligible_for_deletion == {"t"}
@@ -180,8 +174,7 @@ def test_a_request_is_taken_away_if_its_topic_vanishes_while_it_waits_for_a_reas
     cluster: Cluster,
 ) -> None:
     cluster.brokers[0].is_silent = True
-    cluster.admin.create_partition_reassignment({T0: (0, 1)})
-    cluster.run()
+    cluster.reassign({T0: (0, 1)})
     mark(cluster, "t")
     assert cluster.active.context.topics_waiting_for_reassignment == {"t"}
     cluster.admin.delete_recursive("/brokers/topics/t")
@@ -207,13 +200,10 @@ def test_znodes_of_a_vanished_topic_that_cannot_be_deleted_are_logged(cluster: C
     )
 
 
-def test_what_halts_a_deletion_is_reported_once_and_again_by_the_next_controller(
-    cluster: Cluster,
-) -> None:
+def test_a_halted_deletion_is_reported_once_by_each_controller(cluster: Cluster) -> None:
     (u0,) = cluster.create_topic("u", (0, 1))
     cluster.brokers[1].is_silent = True
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.admin.create_partition_reassignment({u0: (1, 2)})
     mark(cluster, "t", "u")
     mark(cluster, "nowhere")
@@ -232,7 +222,7 @@ def test_what_halts_a_deletion_is_reported_once_and_again_by_the_next_controller
     ]
 
 
-def test_a_broker_that_is_shutting_down_hears_of_the_deletion(cluster: Cluster) -> None:
+def test_a_broker_that_is_shutting_down_is_notified_of_the_deletion(cluster: Cluster) -> None:
     cluster.active.context.add_shutting_down_broker(0)
     assert cluster.brokers[0].leader_of(T0) == 1
     mark(cluster, "t")
@@ -248,9 +238,8 @@ def test_requests_for_unknown_topics_are_taken_away(cluster: Cluster) -> None:
     )
 
 
-def test_disabled_nothing_is_deleted_neither_now_nor_at_a_failover() -> None:
-    cluster = Cluster(delete_topic_enable=False)
-    cluster.start(0, 1, 2)
+def test_if_deletion_is_disabled_no_topic_is_deleted_neither_now_nor_at_a_failover() -> None:
+    cluster = Cluster(delete_topic_enable=False).start(0, 1, 2)
     cluster.create_topic("t", (1, 2))
     mark(cluster, "t")
     assert cluster.admin.get_topic_deletions() == []
@@ -295,7 +284,9 @@ def create_below(cluster: Cluster, times: int) -> list[str]:
     return created
 
 
-def test_what_appears_below_a_topic_while_it_is_deleted_is_deleted_too(cluster: Cluster) -> None:
+def test_znodes_that_appear_below_a_topic_while_it_is_deleted_are_deleted_too(
+    cluster: Cluster,
+) -> None:
     created = create_below(cluster, 1)
     mark(cluster, "t")
     assert len(created) == 1
@@ -330,22 +321,19 @@ def test_znodes_that_cannot_be_deleted_keep_no_other_topic_and_are_tried_again(
 
 def test_batches_do_not_grow_with_the_topics() -> None:
     def batches_for(topics: int) -> int:
-        cluster = Cluster()
-        cluster.start(0, 1, 2)
+        cluster = Cluster().start(0, 1, 2)
         names = [f"t{number}" for number in range(topics)]
         cluster.paused.add(0)
         for name in names:
             cluster.create_topic(name, *[(1, 2)] * 5)
-        cluster.paused.clear()
-        cluster.run()
+        cluster.resume()
         store = cluster.stores[0]
         batches: list[int] = []
         for name in ("read", "write"):
             setattr(store, name, _counted(getattr(store, name), batches))
         cluster.paused.add(0)
         mark(cluster, *names)
-        cluster.paused.clear()
-        cluster.run()
+        cluster.resume()
         assert cluster.admin.get_all_topics_in_cluster() == []
         return len(batches)
 
@@ -364,8 +352,7 @@ def test_a_topic_whose_state_znodes_are_gone_is_deleted_without_their_leaders(
     cluster: Cluster,
 ) -> None:
     context = cluster.active.context
-    cluster.kill_broker(2)
-    cluster.run()
+    cluster.stop(2)
     cluster.admin.delete(TopicPartitionStateZNode.path(T0))
     mark(cluster, "t")
     assert context.topics_ineligible_for_deletion == {"t"}

@@ -10,7 +10,7 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.draws import JavaRandom
-from klamm.zk.znodes import ControllerZNode, TopicZNode
+from klamm.zk.znodes import TopicZNode
 from tests.unit.controller.cluster import Cluster
 
 SEED = 7
@@ -51,10 +51,7 @@ def test_a_taken_id_is_drawn_again_for_the_topic_of_a_request(cluster: Cluster) 
     for name in ("a", "b"):
         begin_stream_again(cluster)
         topic = CreatableTopic(name, assignments={0: (0, 1)})
-        cluster.ask(0, CreateTopicsRequest((topic,), 1000))
-        cluster.run()
-        answer = cluster.answer()
-        assert isinstance(answer, CreateTopicsResponse)
+        answer = cluster.request(CreateTopicsRequest((topic,), 1000), CreateTopicsResponse)
         answers.append(answer.topics[0].topic_id)
     assert answers == ids(cluster, "a", "b")
     assert answers[0] != answers[1]
@@ -91,8 +88,7 @@ def test_topics_that_are_read_together_get_different_ids(
     for topic, topic_id in (("a", None), ("b", None), ("c", taken)):
         assignment = {TopicPartition(topic, 0): ReplicaAssignment((1, 2))}
         assert cluster.admin.create_topic_assignment(topic, topic_id, assignment)
-    cluster.paused.clear()
-    cluster.run()
+    cluster.resume()
     assert len(set(ids(cluster, "a", "b", "c"))) == 3
     cluster.assert_nothing_failed()
 
@@ -119,8 +115,7 @@ def test_of_two_topics_with_one_id_the_older_is_served(cluster: Cluster) -> None
         assert cluster.active.status().malformed == {TopicZNode.path("a"): reason}
         assert cluster.state(B0).leader == 1
         cluster.assert_nothing_failed()
-        cluster.admin.delete(ControllerZNode.path)
-        cluster.run()
+        cluster.fail_over()
 
 
 def test_a_topic_that_loses_its_duplicate_id_is_served(cluster: Cluster) -> None:
@@ -136,8 +131,7 @@ def test_a_topic_that_loses_its_duplicate_id_is_served(cluster: Cluster) -> None
 
 
 def test_with_quirk_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
-    cluster = Cluster(quirks=Quirks(malformed_znode_fails_the_event=True))
-    cluster.start(1, 2)
+    cluster = Cluster(quirks=Quirks(malformed_znode_fails_the_event=True)).start(1, 2)
     for topic in ("a", "b"):
         put_topic(cluster, topic, "s3nWlBdbSrOVXGRSwPAkdA")
     cluster.start_broker(0, is_candidate=True)

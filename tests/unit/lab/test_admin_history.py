@@ -127,9 +127,7 @@ def elect(**errors: Errors) -> tuple[Request, Response]:
 
 
 def listed(
-    asked: tuple[TopicPartition, ...] | None,
-    found: Assigned,
-    error: Errors = Errors.NONE,
+    asked: tuple[TopicPartition, ...] | None, found: Assigned, error: Errors = Errors.NONE
 ) -> tuple[Request, Response]:
     return (
         ListPartitionReassignmentsRequest(asked),
@@ -249,7 +247,7 @@ def test_a_result_that_no_order_explains_is_found(
         (WHOLE, listed(None, {T0: MOVING[T0]})),
     ],
 )
-def test_what_a_deposed_controller_says_does_not_count(
+def test_the_answer_of_a_deposed_controller_does_not_count(
     before: Assigned | None, call: tuple[Request, Response]
 ) -> None:
     for is_current, count in ((True, 1), (False, 0)):
@@ -312,7 +310,7 @@ def test_partitions_and_configs_that_were_promised_are_there() -> None:
         assert [one.partition(" (")[0] for one in told] == ([f"topic t: {found}"] if found else [])
 
 
-def test_what_a_tool_writes_is_an_operation() -> None:
+def test_a_write_of_a_tool_is_an_operation() -> None:
     history = History(WHOLE)
     store = RecordedStore(history.store, history.history)
     config = Create("/config/topics/t", ConfigEntityZNode.encode({"a": "1"}))
@@ -348,7 +346,7 @@ def test_a_topic_queued_for_deletion_has_no_end() -> None:
         (SetData(TopicZNode.path("t"), b"?"), ResultCode.BADVERSION, False),
     ],
 )
-def test_a_topic_with_znodes_that_were_deleted_or_spoilt_is_left_out(
+def test_a_topic_with_deleted_or_corrupt_znodes_is_left_out(
     op: Delete | SetData, code: ResultCode, is_excluded: bool
 ) -> None:
     history = History(WHOLE)

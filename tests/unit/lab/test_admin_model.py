@@ -130,7 +130,7 @@ DONE, BACK = "present (0: [1, 2])", "present (0: [1, 0])"
         (lambda s: observed(s, {0: AT_REST}, NONE), MOVING, []),
     ],
 )
-def test_the_states_that_an_operation_can_lead_to(
+def test_an_operation_leads_to_the_states_that_its_result_allows(
     step: Step, state: TopicState, expected: list[str]
 ) -> None:
     assert sorted(map(str, step(state))) == sorted(expected)
@@ -145,7 +145,7 @@ def test_partitions_that_the_controller_noticed_do_not_disappear() -> None:
 
 
 @pytest.mark.parametrize("state", [PRESENT, DELETING, ABSENT])
-def test_a_partition_that_does_not_exist(state: TopicState) -> None:
+def test_an_operation_on_an_unknown_partition_can_only_fail(state: TopicState) -> None:
     assert list(cancelled(state, 7)) == []
     assert list(served(state, 7)) == []
     assert list(reassigned(state, 7, (1, 2))) == []

@@ -53,7 +53,7 @@ def stretches(*bounds: tuple[int, int, int]) -> list[Stretch]:
         pytest.param([(0, 0, 0, 9)], [(0, 0, 12)], 3, [], id="what was in doubt is stored"),
     ],
 )
-def test_one_producer_and_one_consumer(
+def test_lost_and_reordered_records_of_one_producer_and_one_consumer_are_found(
     sent: list[tuple[int, int, int, int]],
     read: list[tuple[int, int, int]],
     in_doubt: int,
@@ -71,7 +71,7 @@ def test_several_consumers_have_seen_what_any_of_them_has() -> None:
     assert check_partition(T0, [acknowledged], reads, 0) == []
 
 
-def test_a_leader_has_what_was_acknowledged_or_retention_deleted() -> None:
+def test_a_leader_has_every_acknowledged_record_that_retention_did_not_delete() -> None:
     log = IntervalLog(DEFAULT_LOG_CONFIG)
     log.append_as_follower(IntervalRecords((Interval(0, 0, 50, 500), Interval(1, 50, 100, 500))))
     log.increment_log_start_offset(20)

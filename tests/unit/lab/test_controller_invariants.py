@@ -78,7 +78,7 @@ def test_an_event_ends_with_empty_batches_and_an_elected_controller(is_wrong: bo
         pytest.param({(3, 3, 13): {1}}, True, 0, id="a dead broker"),
     ],
 )
-def test_brokers_know_who_is_live(
+def test_a_broker_that_does_not_know_the_live_brokers_is_a_violation(
     updated: dict[tuple[int, int, int], set[int]], is_loaded: bool, expected: int
 ) -> None:
     given = history(updated=updated, is_loaded=is_loaded)
@@ -97,10 +97,7 @@ def test_brokers_know_who_is_live(
     ],
 )
 def test_only_replicas_that_can_be_online_are_revived(
-    broker_id: int,
-    failed: dict[int, set[TopicPartition]],
-    shutting_down: bool,
-    why: str | None,
+    broker_id: int, failed: dict[int, set[TopicPartition]], shutting_down: bool, why: str | None
 ) -> None:
     known = context(1)
     known.replicas_on_offline_dirs = failed

@@ -18,10 +18,7 @@ def test_faults_are_listed_by_their_beginnings_and_those_that_last_end_now() -> 
         periods.observe()
         driver.run_for(1_000)
     found = [(*period.fault, period.begin_ms, period.end_ms) for period in periods.until(9_000)]
-    assert found == [
-        ((1,), "clock +500 ms", 0, 9_000),
-        ((2,), "clock -5,000 ms", 1_000, 2_000),
-    ]
+    assert found == [((1,), "clock +500 ms", 0, 9_000), ((2,), "clock -5,000 ms", 1_000, 2_000)]
 
 
 def test_a_fault_concerns_the_broker_that_all_its_links_have_in_common_or_all_brokers() -> None:

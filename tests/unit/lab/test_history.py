@@ -51,7 +51,7 @@ def elect(history: History, broker: int, epoch: int, session: int = 1) -> None:
     history.on_commit(Committed(session, broker, (), history.epoch, epoch, True))
 
 
-def test_a_topic_that_is_being_reassigned() -> None:
+def test_a_topic_knows_the_origin_and_target_of_its_reassignment() -> None:
     assert (MOVING.is_reassigning(0), MOVING.is_reassigning(1)) == (True, False)
     assert (MOVING.target(0), MOVING.origin(0)) == ((2, 3), (1, 2))
     assert (MOVING.target(1), MOVING.origin(1)) == ((4, 5), (4, 5))
@@ -84,7 +84,7 @@ def test_a_deleted_topic_was_never_served_and_has_no_deleted_replicas(history: H
 
 
 @pytest.mark.parametrize(("writer", "edited"), [(NO_NODE, {(1, 2, 3)}), (1, None)])
-def test_what_a_tool_edited_was_otherwise_before(
+def test_the_replicas_before_an_edit_by_a_tool_are_remembered(
     history: History, writer: int, edited: set[tuple[int, ...]] | None
 ) -> None:
     history.on_topic(TopicWritten("t", None, MOVING, NO_NODE))
@@ -163,7 +163,7 @@ def test_the_last_epoch_that_was_sent_is_known_until_the_replica_is_stopped(
     assert history.sent_epochs == ({**found, (5, 2, 70, T0): 3} if is_known else found)
 
 
-def test_the_brokers_that_the_last_metadata_named(history: History) -> None:
+def test_the_brokers_in_the_last_metadata_are_remembered(history: History) -> None:
     for live in ((1, 2), (2, 3)):
         brokers = tuple(Broker(broker_id, ()) for broker_id in live)
         history.on_request(Requested(1, 2, UpdateMetadataRequest(1, 5, 70, (), brokers, {})))
@@ -230,7 +230,7 @@ STATE = b'{"leader": 1, "leader_epoch": 3, "isr": [1, 2], "controller_epoch": 7}
         (STATE.replace(b'"leader": 1', b'"leader": "1"'), None),
     ],
 )
-def test_znodes_of_states(data: bytes | None, state: State | None) -> None:
+def test_a_malformed_state_znode_is_none(data: bytes | None, state: State | None) -> None:
     assert decode_state(data, 4) == state
 
 
@@ -258,7 +258,7 @@ PARTITIONS = b'{"partitions": {"0": [1, 2], "10": [3]}'
         (None, None),
     ],
 )
-def test_znodes_of_topics(data: bytes | None, topic: Topic | None) -> None:
+def test_a_malformed_topic_znode_is_none(data: bytes | None, topic: Topic | None) -> None:
     assert decode_topic(data) == topic
 
 

@@ -31,7 +31,7 @@ def check(moment: Moment, met: bool | None, at_ms: float = 1_500.0, wanted: int 
     return CheckResult(asked, met, 2, at_ms)
 
 
-def test_a_step_says_what_held_and_how_long_it_waited() -> None:
+def test_a_step_shows_its_conditions_and_how_long_it_waited() -> None:
     checks = (
         check(Moment.UNTIL, met=True),
         check(Moment.EXPECT, met=False),
@@ -78,7 +78,7 @@ def test_only_conditions_that_did_not_hold_make_a_step_fail() -> None:
     assert (verdict.outcome, len(verdict.failures)) == (Outcome.FAILED, 1)
 
 
-def test_a_verdict_says_what_held_once_what_failed_and_what_suffered() -> None:
+def test_a_verdict_counts_conditions_names_failures_and_shows_what_the_cluster_suffered() -> None:
     verdict = Verdict(
         Outcome.FAILED,
         12_345.6,
@@ -146,7 +146,7 @@ def report(name: str, outcome: str, exit_code: int, *failures: str) -> dict[str,
     }
 
 
-def test_junit_tells_failures_from_errors() -> None:
+def test_junit_distinguishes_failures_from_errors() -> None:
     reports = [
         report("good", "passed", 0),
         report("bad", "failed", 1, "b", "c"),

@@ -13,7 +13,7 @@ from klamm.lab.run.drill_run import play
 from klamm.report.values import Arrow
 
 
-def test_the_arrows_are_in_the_order_of_time() -> None:
+def test_the_arrows_are_in_the_order_of_time_though_a_full_disk_delays_the_journal() -> None:
     """A journal on a full disk is written later than the events it is about."""
     drill = find_drill("journal-disk-full")
     driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))

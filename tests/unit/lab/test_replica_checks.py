@@ -216,7 +216,7 @@ def test_an_epoch_has_one_leader_and_its_high_watermark_does_not_fall() -> None:
     }
 
 
-def test_what_is_known_of_a_deleted_topic_and_of_a_restarted_broker_is_forgotten() -> None:
+def test_a_deleted_topic_and_a_restarted_broker_are_forgotten() -> None:
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
     checker.on_restart(1)
     lower = msgspec.structs.replace(replica(1, 5, leading_epoch=1), high_watermark=3)
@@ -238,7 +238,7 @@ def test_what_is_known_of_a_deleted_topic_and_of_a_restarted_broker_is_forgotten
     assert len(checker.violations) == 1
 
 
-def test_only_what_a_leader_has_acknowledged_to_all_counts() -> None:
+def test_only_records_acknowledged_by_all_replicas_count() -> None:
     leader = replica(1, 5, leading_epoch=1)
     checker = ReplicationChecker()
     for number, (acks, error) in enumerate(

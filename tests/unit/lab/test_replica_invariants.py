@@ -69,7 +69,7 @@ LEADER = view(1, 4, 8, leading=5)
         pytest.param(view(2, 4, 5), (1, 3), False, False, id="outside the ISR"),
     ],
 )
-def test_the_isr_has_what_is_below_the_high_watermark(
+def test_a_member_of_the_isr_without_records_below_the_high_watermark_is_a_violation(
     other: ReplicaView, isr: tuple[int, ...], is_lacking: bool, ends_early: bool
 ) -> None:
     views = views_of_partition((LEADER, other))
@@ -103,7 +103,7 @@ def test_a_leader_counts_the_isr_in_zookeeper(
 
 
 @pytest.mark.parametrize(("high", "is_violated"), [(7, False), (8, False), (9, True)])
-def test_a_high_watermark_ends_with_the_log(high: int, is_violated: bool) -> None:
+def test_a_high_watermark_beyond_the_log_is_a_violation(high: int, is_violated: bool) -> None:
     one = view(1, 8, high=high)
     changed = ReplicaChanged(T0, views_of_partition((one,)), one, ())
     assert bool(list(high_watermark_is_in_the_log(history(), changed))) == is_violated
@@ -112,7 +112,9 @@ def test_a_high_watermark_ends_with_the_log(high: int, is_violated: bool) -> Non
 @pytest.mark.parametrize(
     ("reached", "is_violated"), [(None, False), (5, False), (6, False), (7, True)]
 )
-def test_a_high_watermark_is_where_it_may_be(reached: int | None, is_violated: bool) -> None:
+def test_a_high_watermark_above_what_the_isr_has_is_a_violation(
+    reached: int | None, is_violated: bool
+) -> None:
     event = IsrApplied(T0, 1, 6, reached)
     assert bool(list(high_watermark_follows_the_isr(history(), event))) == is_violated
 
@@ -132,7 +134,7 @@ def test_a_high_watermark_is_where_it_may_be(reached: int | None, is_violated: b
         pytest.param(1, 5, 5, 4, ["applied"], id="an earlier state"),
     ],
 )
-def test_epochs_of_leaders_and_replicas(
+def test_a_leader_or_replica_of_a_wrong_epoch_is_a_violation(
     broker_id: int, leading: int, log_epoch: int | None, applied: int, expected: list[str]
 ) -> None:
     one = view(broker_id, 8, leading=leading, applied=applied)

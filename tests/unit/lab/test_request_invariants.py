@@ -115,7 +115,7 @@ def stop(epoch: int, broker_epoch: int = 12, *, delete: bool = True) -> StopRepl
         (stop_replica_has_a_new_epoch, 1, 2, leader_and_isr(), False),
     ],
 )
-def test_requests(
+def test_each_invariant_of_requests_has_its_limit(
     check: Callable[[History, Requested], Any],
     controller: int,
     broker: int,
@@ -168,7 +168,7 @@ def test_a_broker_that_may_shut_down_has_heard_of_every_replica(
         (Errors.STALE_BROKER_EPOCH, 2, 3, 11, []),
     ],
 )
-def test_stale_epochs(
+def test_accepting_a_stale_epoch_is_a_violation(
     error: Errors, broker: int, epoch: int, broker_epoch: int, expected: list[str]
 ) -> None:
     request = metadata(controller_epoch=epoch, broker_epoch=broker_epoch)

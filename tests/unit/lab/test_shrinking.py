@@ -27,7 +27,7 @@ def read(found: Shrunk) -> dict[str, object]:
     return value
 
 
-def test_only_what_a_failure_needs_is_kept() -> None:
+def test_only_the_steps_that_a_failure_needs_are_kept() -> None:
     text = drill(*(f"kill: {n}" for n in range(20)), "heal_all", "wait: 30s")
     found = shrunk(text, "kill: 3\n", "kill: 11\n", "kill: 18\n", "b: 2", "u: 2")
     assert read(found) == {

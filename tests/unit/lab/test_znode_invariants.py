@@ -146,7 +146,7 @@ OTHER_REGISTRATION = history(shut_down={3: (3, 12)})
         (shut_down_brokers_stay_out, OWN, BEFORE, None, 1, 0),
     ],
 )
-def test_states(
+def test_each_invariant_of_state_znodes_has_its_limit(
     check: Callable[[History, StateWritten], Any],
     given: History,
     before: State | None,
@@ -181,7 +181,7 @@ STATE_PATH = "/brokers/topics/t/partitions/0/state"
         (controller_epoch_rises_by_one, 20, "/controller", (3, 2), True, 1),
     ],
 )
-def test_transactions(
+def test_each_invariant_of_transactions_has_its_limit(
     check: Callable[[History, Committed], Any],
     session: int,
     path: str,
@@ -253,7 +253,7 @@ DELETED = {T0: {1, 2, 3}}
         (deletion_waits_for_reassignments, history(), MOVING, MOVING, 0),
     ],
 )
-def test_topics(
+def test_each_invariant_of_topic_znodes_has_its_limit(
     check: Callable[[History, TopicWritten], Any],
     given: History,
     before: Topic | None,

@@ -14,13 +14,7 @@ from klamm.placement.assign import (
 )
 from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 from klamm.placement.draws import JavaRandom
-from tests.unit.placement.vectors import (
-    Case,
-    assert_same_error,
-    brokers_of,
-    by_partition,
-    cases,
-)
+from tests.unit.placement.vectors import Case, assert_same_error, brokers_of, by_partition, cases
 
 
 class Scripted:
@@ -91,7 +85,7 @@ def test_racks_are_in_javas_string_order() -> None:
         (3, 1, (), (3, 1), 0),
     ],
 )
-def test_only_what_is_not_given_is_drawn_start_index_first(
+def test_missing_values_are_drawn_and_the_start_index_first(
     start_index: int | None,
     shift: int | None,
     numbers: tuple[int, ...],
@@ -111,7 +105,7 @@ def test_only_what_is_not_given_is_drawn_start_index_first(
         (1 << 50, [0, 6, 9, 663681053, 251269761, 715581077, 542832677, 413593736]),
     ],
 )
-def test_java_random_draws_what_java_draws(seed: int, expected: list[int]) -> None:
+def test_java_random_draws_javas_numbers(seed: int, expected: list[int]) -> None:
     # 2^30 + 1 fits only once into 2^31: about half of the draws for it are thrown away.
     rejecting = 2**30 + 1
     bounds = (1, 8, 10, rejecting, rejecting, rejecting, 2**31 - 1, 2**30)
@@ -123,7 +117,9 @@ def test_java_random_draws_what_java_draws(seed: int, expected: list[int]) -> No
     ("first", "shift", "follower", "expected"),
     [(0, 0, 0, 1), (4, 0, 0, 0), (0, 3, 0, 4), (0, 4, 0, 1), (2, 1, 2, 1)],
 )
-def test_replica_index(first: int, shift: int, follower: int, expected: int) -> None:
+def test_the_index_of_a_follower_skips_the_first_replica(
+    first: int, shift: int, follower: int, expected: int
+) -> None:
     assert replica_index(first, shift, follower, 5) == expected
 
 

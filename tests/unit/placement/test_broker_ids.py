@@ -17,7 +17,7 @@ from klamm.placement.broker_metadata import broker_ids
         ("2147483647", range(2**31 - 1, 2**31)),
     ],
 )
-def test_an_id_or_a_range(text: str, ids: range) -> None:
+def test_an_id_or_a_range_is_read(text: str, ids: range) -> None:
     assert broker_ids(text) == ids
 
 
@@ -32,6 +32,6 @@ def test_an_id_or_a_range(text: str, ids: range) -> None:
         ("0-10000", "the range 0-10000 has more than 10000 brokers"),
     ],
 )
-def test_what_is_refused(text: str, problem: str) -> None:
+def test_text_that_is_neither_an_id_nor_a_range_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{problem}$"):
         broker_ids(text)

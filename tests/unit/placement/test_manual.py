@@ -20,13 +20,7 @@ from klamm.placement.added_partitions import (
 )
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.manual import check_new_topic_assignment, parse_replica_assignment
-from tests.unit.placement.vectors import (
-    Case,
-    assert_same_error,
-    brokers_of,
-    by_partition,
-    cases,
-)
+from tests.unit.placement.vectors import Case, assert_same_error, brokers_of, by_partition, cases
 
 _BROKERS = [BrokerMetadata(id_) for id_ in range(3)]
 

@@ -62,7 +62,7 @@ def test_a_pool_too_small_is_named() -> None:
 
 
 @pytest.mark.parametrize(("topic", "rf"), [("t", 0), ("other", 6)])
-def test_kafkas_other_refusals_stay_kafkas(topic: str, rf: int) -> None:
+def test_other_refusals_have_kafkas_texts(topic: str, rf: int) -> None:
     with pytest.raises(InvalidReplicationFactor) as refused:
         assign_in_pool(POOLS, topic, FIVE, 1, rf, JavaRandom(1))
     assert "pool" not in refused.value.message
@@ -70,7 +70,7 @@ def test_kafkas_other_refusals_stay_kafkas(topic: str, rf: int) -> None:
         add_partitions_in_pool(POOLS, "t", {0: ReplicaAssignment((1,))}, FIVE, 1)
 
 
-def test_added_partitions_go_on_inside_the_pool() -> None:
+def test_added_partitions_are_placed_inside_the_pool() -> None:
     existing = {0: ReplicaAssignment((2, 3)), 1: ReplicaAssignment((3, 1))}
     added = add_partitions_in_pool(POOLS, "t", existing, FIVE, 8)
     assert sorted(added) == [2, 3, 4, 5, 6, 7]
@@ -79,7 +79,7 @@ def test_added_partitions_go_on_inside_the_pool() -> None:
     assert added == create_new_partitions_assignment("t", existing, pool, 8)
 
 
-def test_what_is_placed_by_hand_is_judged() -> None:
+def test_manual_assignments_must_respect_pools() -> None:
     existing = {0: ReplicaAssignment((2, 3))}
     inside = add_partitions_in_pool(POOLS, "t", existing, FIVE, 2, {1: (1, 2)})
     assert inside == {1: ReplicaAssignment((1, 2))}

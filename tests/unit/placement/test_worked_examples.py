@@ -28,7 +28,7 @@ def table(rows: list[Columns]) -> dict[int, tuple[int, ...]]:
     }
 
 
-def test_five_brokers_ten_partitions_three_replicas() -> None:
+def test_the_worked_example_of_five_brokers_is_reproduced() -> None:
     expected = table(
         [
             ((0, 5), (1, 6), (2, 7), (3, 8), (4, 9)),
@@ -44,7 +44,7 @@ def test_five_brokers_ten_partitions_three_replicas() -> None:
     assert assigned[3] == (3, 4, 0)
 
 
-def test_three_racks_of_two_brokers() -> None:
+def test_the_worked_example_of_three_racks_is_reproduced() -> None:
     racks = {0: "rack1", 5: "rack1", 3: "rack2", 4: "rack2", 1: "rack3", 2: "rack3"}
     brokers = [BrokerMetadata(id_, rack) for id_, rack in racks.items()]
     assert get_rack_alternated_broker_list(racks) == (0, 3, 1, 5, 4, 2)
@@ -61,10 +61,7 @@ def test_three_racks_of_two_brokers() -> None:
 
 @pytest.mark.parametrize(
     ("start_index", "expected"),
-    [
-        (0, ((0, 5), (1, 6), (2, 7), (3, 8), (4, 9))),
-        (2, ((3, 8), (4, 9), (0, 5), (1, 6), (2, 7))),
-    ],
+    [(0, ((0, 5), (1, 6), (2, 7), (3, 8), (4, 9))), (2, ((3, 8), (4, 9), (0, 5), (1, 6), (2, 7)))],
 )
 def test_leaders_go_round_from_the_start_index(start_index: int, expected: Columns) -> None:
     ids = (1000, 1001, 1002, 1003, 1004)
@@ -94,7 +91,7 @@ def test_followers_need_start_index_and_shift_to_differ() -> None:
     assert (assigned[7][0], set(assigned[7][1:])) == (1002, {1003, 1004})
 
 
-def test_all_partitions_by_hand_on_one_broker() -> None:
+def test_all_partitions_may_be_assigned_to_one_broker_manually() -> None:
     assigned = parse_replica_assignment("1000,1000,1000,1000,1000")
     assert assigned == {partition: (1000,) for partition in range(5)}
     check_new_topic_assignment(assigned)

@@ -6,7 +6,7 @@ from docs.event_table import answer_table
 from klamm.replay.answers import How, Question, Reading, how_answered, limits
 
 
-def test_everything_is_declared() -> None:
+def test_every_question_has_an_answer_or_a_reason_for_each_source() -> None:
     for question in Question:
         for reading in Reading:
             how, why = how_answered(question, reading)
@@ -18,7 +18,7 @@ def test_a_journal_has_one_limit() -> None:
     assert set(limits([Reading.STATE_CHANGE_INFO, Reading.JOURNAL])) == {Question.LEADERLESS}
 
 
-def test_what_none_of_several_sources_shows() -> None:
+def test_a_limit_of_several_sources_is_one_that_all_of_them_have() -> None:
     found = limits([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO])
     assert {reading for told in found.values() for reading, _ in told} == {
         Reading.STATE_CHANGE_INFO,

@@ -36,7 +36,7 @@ FIRST_ELECTIONS = """
 """
 
 
-def test_lists_grow_at_their_ends() -> None:
+def test_published_lists_grow_only_at_their_ends() -> None:
     kinds, elections = FIRST_KINDS.split(), FIRST_ELECTIONS.split()
     assert [str(kind) for kind in KINDS[: len(kinds)]] == kinds
     assert list(ELECTIONS[: len(elections)]) == elections
@@ -44,7 +44,7 @@ def test_lists_grow_at_their_ends() -> None:
     assert len(set(KINDS)) == len(KINDS) and set(Kind) <= set(KINDS)
 
 
-def test_codes_of_states_stay() -> None:
+def test_codes_of_states_do_not_change() -> None:
     states = [state.value for state in (*PartitionState, *ReplicaState, *Phase)]
     assert sorted(STATE_CODES) == sorted(states)
     partition = ["NonExistentPartition", "NewPartition", "OnlinePartition", "OfflinePartition"]

@@ -65,7 +65,7 @@ def test_each_line_is_read_once(content: str, part_bytes: int, tmp_path: Path) -
     assert lines_of(parts) == list(enumerate(expected, 1))
 
 
-def test_what_was_added_after_the_cut_is_not_read(tmp_path: Path) -> None:
+def test_lines_added_after_the_cut_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a\nb")
     parts = parts_of(path, 10)
@@ -86,7 +86,7 @@ def test_compressed_files_are_one_part(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", COMPRESS)
-def test_a_truncated_file_gives_what_is_before_its_end(how: str, tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_gives_the_lines_before_its_end(how: str, tmp_path: Path) -> None:
     lines = [b"line %d %s\n" % (n, os.urandom(20).hex().encode()) for n in range(100_000)]
     whole = COMPRESS[how](b"".join(lines))
     path = tmp_path / "file"

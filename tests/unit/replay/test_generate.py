@@ -253,7 +253,7 @@ def test_as_many_are_planted_as_were_asked_for(small: tuple[Path, Truth]) -> Non
     assert msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth) == truth
 
 
-def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path, Truth]) -> None:
+def test_a_plain_count_finds_exactly_the_planted_anomalies(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     count = Count(lines(folder / JOURNAL_FILE))
     assert count.rows == SMALL.events == truth.rows
@@ -271,7 +271,7 @@ def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path
         assert count.found[kind] == planted_lines(truth, kind), kind
 
 
-def test_an_anomaly_says_what_its_rows_are_about(small: tuple[Path, Truth]) -> None:
+def test_an_anomaly_names_the_subject_of_its_rows(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
     names = ("epoch", "topic", "partition", "replica", "key_seq", "controller")
@@ -290,7 +290,9 @@ def test_an_anomaly_says_what_its_rows_are_about(small: tuple[Path, Truth]) -> N
 @pytest.mark.parametrize(
     "options", [QUIET, SOUND, TWO_GROUPS], ids=["quiet", "with failures", "two groups of brokers"]
 )
-def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_path: Path) -> None:
+def test_a_history_without_planted_anomalies_has_none(
+    options: HistoryOptions, tmp_path: Path
+) -> None:
     truth = generate(options, Format.JOURNAL, tmp_path / "sound")
     count = Count(lines(tmp_path / "sound" / JOURNAL_FILE))
     assert (count.wrong, dict(count.found), truth.anomalies) == ([], {}, [])
@@ -348,11 +350,7 @@ def test_flapping_lasts_from_its_first_shrink_to_its_last_expansion(
     assert found
     for anomaly in found:
         times = [row.t_ms for place in anomaly["places"] if (row := rows[place["line"]])]
-        assert (len(times), times[0], times[-1]) == (
-            24,
-            anomaly["begin_ms"],
-            anomaly["end_ms"],
-        )
+        assert (len(times), times[0], times[-1]) == (24, anomaly["begin_ms"], anomaly["end_ms"])
 
 
 @pytest.mark.parametrize("kind", [Planted.UNCLEAN, Planted.LEADERLESS])
@@ -536,7 +534,7 @@ def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
     assert sizes.total() == 300
 
 
-def test_nothing_is_overwritten_and_nothing_left_of_what_failed(tmp_path: Path) -> None:
+def test_a_failed_generation_leaves_nothing_and_overwrites_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "there"
     folder.mkdir()
     with pytest.raises(UsageError, match="already exists"):
@@ -547,7 +545,7 @@ def test_nothing_is_overwritten_and_nothing_left_of_what_failed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("written_as", list(Format))
-def test_a_format_refuses_what_it_cannot_hold(written_as: Format) -> None:
+def test_a_format_refuses_values_that_it_cannot_hold(written_as: Format) -> None:
     for kind in Planted:
         options = HistoryOptions(100, 20_000, planted={kind: 1})
         if kind in CANNOT_HOLD[written_as]:

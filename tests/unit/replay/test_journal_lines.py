@@ -45,7 +45,7 @@ def problems(data: bytes) -> list[tuple[int, str | None]]:
     return [(row["line"], row["problem"]) for row in read(data)]
 
 
-def test_every_field_of_a_row_comes_through() -> None:
+def test_every_field_of_a_row_is_read() -> None:
     known = {"isr": [3, 1], "prev_isr": [], "v": SCHEMA_VERSION, "kind": "event"}
     values = {
         field.encode_name: known.get(
@@ -72,7 +72,7 @@ def test_every_field_of_a_row_comes_through() -> None:
     assert row == {**expected, **about_it}
 
 
-def test_what_a_row_leaves_out_is_unknown_or_none() -> None:
+def test_fields_that_a_row_leaves_out_are_unknown_or_none() -> None:
     (row,) = read(line() + b"\n")
     absent = {name for name, value in row.items() if value is None}
     assert {"topic", "leader", "isr", "since_ms", "key_seq", "zk_version"} <= absent

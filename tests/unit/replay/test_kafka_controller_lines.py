@@ -62,7 +62,7 @@ def test_the_epoch_is_that_of_the_election_before() -> None:
     ]
 
 
-def test_brokers() -> None:
+def test_lines_about_brokers_are_read() -> None:
     assert facts("New broker startup callback for 1,20") == [
         Fact("broker_online", replica=1),
         Fact("broker_online", replica=20),
@@ -71,7 +71,7 @@ def test_brokers() -> None:
     assert facts("Broker info update callback for 3") == [Fact("broker_modified", replica=3)]
 
 
-def test_topics() -> None:
+def test_lines_about_topics_are_read() -> None:
     text = (
         "New topics: [Set(a-1, b)], deleted topics: [HashSet(c)], new partition replica assignment "
         f"[Set(TopicIdReplicaAssignment(a-1,None,Map(a-1-0 -> {WAS}, a-1-1 -> {WAS})), "
@@ -100,7 +100,7 @@ def phases(*texts: str, **options: Any) -> list[str | None]:
     return [fact.to_state for said in told if said is not None for fact in said.facts]
 
 
-def test_a_reassignment() -> None:
+def test_lines_about_a_reassignment_name_its_phases() -> None:
     announced = f"Updating assignment of partition t-0 from {WAS} to {MOVING}"
     moves = "Leader 1 for partition t-0 being reassigned, is not in the new list of replicas 2,0."
     listed = "Removing partitions Map(t-0 -> Buffer(2, 0)) from the list of reassigned partitions"
@@ -127,7 +127,7 @@ def test_the_beginning_and_the_end_of_a_reassignment_have_one_text() -> None:
     assert phases(f"{STORED}{MOVED}") == [None]
 
 
-def test_reassignments_that_fail() -> None:
+def test_lines_about_failed_reassignments_name_the_reason() -> None:
     why = ["java.lang.IllegalStateException: it is gone", "\tat x"]
     [fact] = facts("Error completing reassignment of partition t-0", trace=why)
     assert fact == Fact("reassignment_failed", "t", 0, outcome="it is gone")
@@ -138,7 +138,7 @@ def test_reassignments_that_fail() -> None:
     assert fact.outcome == "controller has moved to another broker"
 
 
-def test_isrs_and_leader_epochs() -> None:
+def test_lines_about_isrs_and_leader_epochs_are_read() -> None:
     [fact] = facts("ISR for partition t-0 updated to [1,20] and zkVersion updated to [4]")
     assert fact == Fact("isr_changed", "t", 0, isr=[1, 20], zk_version=4)
     state = (
@@ -161,7 +161,7 @@ def test_isrs_and_leader_epochs() -> None:
     assert fact == Fact("leader_epoch_bumped", "t", 0, leader_epoch=5)
 
 
-def test_dumps() -> None:
+def test_lines_that_dump_initial_states_are_read() -> None:
     states = "Map(a-1-0 -> OnlinePartition, b-0 -> OfflinePartition)"
     assert facts(f"Started partition state machine with initial state -> {states}") == [
         Fact("partition_snapshot", "a-1", 0, to_state="OnlinePartition"),
@@ -181,7 +181,7 @@ def test_dumps() -> None:
     assert facts(f"All leaders = (b-7,{one})") == [Fact("leadership_seen", "b", 7, **known)]
 
 
-def test_what_went_wrong() -> None:
+def test_lines_about_failures_name_the_reason() -> None:
     why = ["org.apache.kafka.ControllerMovedException: moved on", "\tat x"]
     [fact] = facts(MOVED_AWAY, trace=why)
     assert fact == Fact("controller_moved", detail="Expire", outcome="moved on")
@@ -202,10 +202,10 @@ def test_what_went_wrong() -> None:
         "[Topic Deletion Manager 1] Handling deletion for topics t",
     ],
 )
-def test_what_is_known_and_not_asked_for(message: str) -> None:
+def test_known_lines_without_facts_say_nothing(message: str) -> None:
     assert ControllerLines(epoch=1).facts(message, []) is NOTHING
 
 
 @pytest.mark.parametrize("message", ["free text", "[Controller id=1] A new text", "[Other] x"])
-def test_what_is_none_of_kafkas(message: str) -> None:
+def test_unknown_lines_are_not_read(message: str) -> None:
     assert ControllerLines().facts(message, []) is None

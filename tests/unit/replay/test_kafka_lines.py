@@ -26,7 +26,7 @@ TRACE = [
 ]
 
 
-def test_a_record() -> None:
+def test_a_line_is_split_into_the_fields_of_a_record() -> None:
     [record] = records([INFO], first_line=7)
     assert isinstance(record, LogRecord)
     assert record == (
@@ -65,7 +65,7 @@ def test_a_trace_may_follow_any_level_but_other_text_only_an_error() -> None:
     assert isinstance(error, LogRecord) and error.trace == ["free text"]
 
 
-def test_a_message_of_several_lines() -> None:
+def test_a_message_may_have_several_lines() -> None:
     lines = ["[2021-09-01 10:15:42,007] INFO one", "", "[two]", "three (kafka.server.X)", *TRACE]
     [record] = records(lines)
     assert isinstance(record, LogRecord)
@@ -74,7 +74,7 @@ def test_a_message_of_several_lines() -> None:
     assert record.trace == TRACE
 
 
-def test_cut_lines() -> None:
+def test_cut_lines_are_damaged_and_their_neighbours_are_read() -> None:
     for end in range(len("[2021-09-01 10:15:42,007] INFO "), len(INFO)):
         [found] = records([INFO[:end]])
         assert found == DamagedLine(1, CUT_LINE, INFO[:end])
@@ -88,7 +88,7 @@ def test_cut_lines() -> None:
     assert begun == DamagedLine(1, CUT_LINE, INFO[:50])
 
 
-def test_what_is_no_log_at_all() -> None:
+def test_lines_of_another_file_are_damaged() -> None:
     found = list(records(["{", "", '"a": 1}']))
     assert found == [DamagedLine(1, NOT_A_LOG_LINE, "{"), DamagedLine(3, NOT_A_LOG_LINE, '"a": 1}')]
     assert list(records([])) == list(records(["", " "])) == []
@@ -102,22 +102,19 @@ def test_a_trace_without_end_is_no_memory_without_end() -> None:
     assert len(record.trace) == MAX_TRACE_LINES
 
 
-def test_the_reason_of_a_throwable() -> None:
+def test_the_reason_of_a_throwable_is_its_message() -> None:
     assert reason(TRACE) == "Partition t-0 should be elsewhere"
     assert reason(["java.io.IOException"]) == "java.io.IOException"
     assert reason(["kafka.common.StateChangeFailedException: a: b"]) == "a: b"
     assert reason([]) is None
 
 
-def test_lists_of_broker_ids() -> None:
+def test_lists_of_broker_ids_are_read_in_old_and_new_formats() -> None:
     assert ids("1, 20,3") == [1, 20, 3]
     assert ids("") == []
     assert ids(
         "BrokerState(brokerId=4, brokerEpoch=-1), BrokerState(brokerId=5, brokerEpoch=9)"
-    ) == [
-        4,
-        5,
-    ]
+    ) == [4, 5]
 
 
 def test_lines_of_one_kind_have_one_shape() -> None:

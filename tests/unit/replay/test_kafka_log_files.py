@@ -20,19 +20,19 @@ def test_rotated_files_are_in_the_order_they_were_written() -> None:
     assert [path.name for path in group] == names[:0:-1] + names[:1]
 
 
-def test_numbers_count_into_the_past() -> None:
+def test_higher_rotation_numbers_are_older_files() -> None:
     names = ["controller.log", "controller.log.1", "controller.log.2.gz", "controller.log.10"]
     [group] = files_of_brokers(Path("/b", name) for name in names).values()
     assert [path.name for path in group] == names[::-1]
 
 
-def test_klamms_own_numbers_grow() -> None:
+def test_higher_positions_of_klamms_own_files_are_newer_files() -> None:
     names = [f"controller.log{ending}" for ending in (f".{900:020}.gz", f".{1800:020}", "")]
     [group] = files_of_brokers(Path("/b", name) for name in names[::-1]).values()
     assert [path.name for path in group] == names
 
 
-def test_dates_before_the_ending() -> None:
+def test_dates_before_the_ending_order_files() -> None:
     names = ["controller-2021-09-01-1.log", "controller.2021-09-02.log.gz", "controller.log"]
     [group] = files_of_brokers(Path("/b", name) for name in names[::-1]).values()
     assert [path.name for path in group] == names

@@ -32,14 +32,14 @@ def leadership(**fields: Any) -> dict[str, Any]:
     return {"leader": 1, "leader_epoch": 5, "isr": [1, 20], "zk_version": 7, **fields}
 
 
-def test_a_replica() -> None:
+def test_a_transition_of_a_replica_is_read() -> None:
     text = "Changed state of replica 20 for partition a-b.c_d-17 from NewReplica to OnlineReplica"
     assert fact(text) == Fact(
         "replica_transition", "a-b.c_d", 17, 20, "NewReplica", "OnlineReplica"
     )
 
 
-def test_a_partition() -> None:
+def test_a_transition_of_a_partition_is_read() -> None:
     text = "Changed partition t-0 state from NonExistentPartition to NewPartition with assigned"
     found = fact(f"{text} replicas 1,20")
     states = ("NonExistentPartition", "NewPartition")
@@ -62,7 +62,7 @@ def test_a_partition() -> None:
     ],
     ids=["2.0", "another collection", "3.2", "3.4"],
 )
-def test_an_election_of_any_version(state: str) -> None:
+def test_elections_are_read_in_the_formats_of_all_versions(state: str) -> None:
     found = fact(f"Changed partition t-0 from NewPartition to OnlinePartition with state {state}")
     states = ("NewPartition", "OnlinePartition")
     assert found == Fact("partition_transition", "t", 0, -1, *states, **leadership())
@@ -81,7 +81,7 @@ def test_an_election_of_any_version(state: str) -> None:
     ],
     ids=["2.8", "2.0", "3.2"],
 )
-def test_what_leaves_an_isr_and_what_is_reassigned(printed: str, version: int | None) -> None:
+def test_removals_from_isrs_and_reassignments_are_read(printed: str, version: int | None) -> None:
     found = fact(
         f"Partition t-0 state changed to {printed} after removing replica 3 from the ISR as part "
         "of transition to OfflineReplica"
@@ -97,7 +97,7 @@ def test_what_leaves_an_isr_and_what_is_reassigned(printed: str, version: int | 
     assert found == expected
 
 
-def test_a_reassignment_in_the_words_of_2_0() -> None:
+def test_a_reassignment_is_read_in_the_format_of_2_0() -> None:
     found = fact(
         "Sent LeaderAndIsr request (Leader:1,ISR:1,LeaderEpoch:5,ControllerEpoch:3) with new "
         "assigned replica list 4,20 to leader 1 for partition being reassigned t-0"
@@ -148,7 +148,7 @@ def test_failures_have_their_reason_from_the_stack_trace() -> None:
         "[Controller id=1 epoch=4] Received response X for request UPDATE_METADATA",
     ],
 )
-def test_what_is_known_and_not_asked_for(message: str) -> None:
+def test_known_lines_without_facts_say_nothing(message: str) -> None:
     assert state_change(message, []) is NOTHING
 
 
@@ -164,11 +164,11 @@ def test_what_is_known_and_not_asked_for(message: str) -> None:
         "free text",
     ],
 )
-def test_what_is_none_of_kafkas_is_not_taken_for_it(message: str) -> None:
+def test_unknown_lines_are_not_read(message: str) -> None:
     assert state_change(message, []) is None
 
 
-def test_common_records_say_what_they_say_one_by_one() -> None:
+def test_common_records_are_read_in_bulk_as_one_by_one() -> None:
     texts = [path.read_text() for path in sorted(LOGS.rglob("state-change.log"))]
     found = [record for text in texts for record in find_common(text)]
     assert len(found) == sum(text.count("] Changed state of replica ") for text in texts) == 105

@@ -34,13 +34,13 @@ def times(zone: str | None, *texts: str) -> tuple[list[str], list[DamagedLine]]:
         (ADELAIDE, "09-01 00:45:42"),
     ],
 )
-def test_zones(zone: str | None, expected: str) -> None:
+def test_local_times_are_converted_by_their_zone(zone: str | None, expected: str) -> None:
     assert times(zone, "2021-09-01 10:15:42") == ([expected], [])
     assert LocalClock(zone).ms(1, "1970-01-02 12:00", "01", "234") is not None
     assert LocalClock(None).ms(1, "1970-01-01 00:01", "01", "234") == 61_234
 
 
-def test_an_hour_of_another_year_begins_anew_in_either_direction() -> None:
+def test_an_hour_of_another_year_is_independent_in_either_direction() -> None:
     minutes = ("2021-10-31 02:10", "2020-10-25 02:10", "2021-10-31 02:20")
     assert times(BERLIN, *minutes) == (
         ["10-31 00:10:00", "2020-10-25 00:10:00", "10-31 00:20:00"],
@@ -48,7 +48,7 @@ def test_an_hour_of_another_year_begins_anew_in_either_direction() -> None:
     )
 
 
-def test_an_hour_that_is_there_twice_where_times_go_back() -> None:
+def test_the_second_of_two_equal_hours_begins_where_times_go_back() -> None:
     found = times(
         BERLIN,
         "2021-10-31 01:59:59",
@@ -74,7 +74,7 @@ def test_an_hour_that_is_there_twice_where_times_go_back() -> None:
     )
 
 
-def test_an_hour_that_occurs_twice_without_a_hint_which_it_is() -> None:
+def test_an_hour_that_occurs_twice_without_a_hint_is_doubtful() -> None:
     lines = ("2021-10-31 01:00:00", "2021-10-31 02:30:00", "2021-10-31 02:40:00")
     found, doubts = times(BERLIN, *lines, "2021-10-31 03:00:00")
     assert found[1:3] == ["10-31 00:30:00", "10-31 00:40:00"]
@@ -90,14 +90,14 @@ def test_every_year_has_its_own_doubt() -> None:
     assert [doubt.line for doubt in doubts] == [3]
 
 
-def test_a_zone_that_moves_by_half_an_hour() -> None:
+def test_half_an_hour_that_occurs_twice_is_told_apart_too() -> None:
     found, doubts = times("Australia/Lord_Howe", "2021-04-04 01:40:00", "2021-04-04 01:35:00")
     assert (found, doubts) == (["04-03 14:40:00", "04-03 15:05:00"], [])
     assert is_ambiguous("Australia/Lord_Howe", "2021-04-04 01:40")
     assert not is_ambiguous("Australia/Lord_Howe", "2021-04-04 01:20")
 
 
-def test_times_that_clocks_never_showed() -> None:
+def test_times_that_clocks_never_showed_are_doubtful() -> None:
     found, doubts = times(BERLIN, "2021-03-28 02:30:00", "2021-03-28 02:30:01")
     assert found == ["03-28 01:30:00", "03-28 01:30:01"]
     assert doubts == [DamagedLine(1, NO_SUCH_TIME, "2021-03-28 02:30")]
@@ -106,7 +106,7 @@ def test_times_that_clocks_never_showed() -> None:
     assert [doubt.problem for doubt in doubts] == [NO_SUCH_TIME]
 
 
-def test_which_minutes_are_there_twice() -> None:
+def test_minutes_that_occur_twice_are_known() -> None:
     assert is_ambiguous(BERLIN, "2021-10-31 02:00")
     assert is_ambiguous(BERLIN, "2021-10-31 02:59")
     for minute in ("2021-10-31 01:59", "2021-10-31 03:00", "2021-03-28 02:30", "2021-99-99 02:00"):

@@ -22,7 +22,7 @@ from klamm.replay.locations import common_folder, is_remote, location, remote_er
         (Path("x"), Path("x")),
     ],
 )
-def test_what_has_no_scheme_of_a_remote_file_system_is_local(text: str | Path, path: Path) -> None:
+def test_a_path_without_a_remote_scheme_is_local(text: str | Path, path: Path) -> None:
     found = location(text)
     assert found == path and type(found) is type(path)
     assert not is_remote(found)
@@ -54,7 +54,7 @@ def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         ([], ""),
     ],
 )
-def test_the_folder_that_has_all_files(files: list[str], folder: str) -> None:
+def test_the_common_folder_of_files_is_found(files: list[str], folder: str) -> None:
     assert common_folder(files) == folder
 
 

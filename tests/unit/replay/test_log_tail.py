@@ -70,7 +70,7 @@ def test_each_line_is_read_once_when_it_is_whole(part_bytes: int, tmp_path: Path
     ],
     ids=["shorter", "written anew", "gone", "another"],
 )
-def test_it_must_stay_the_same_file(
+def test_a_file_that_is_truncated_or_replaced_is_an_error(
     change: Callable[[Path], object], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "journal"
@@ -125,7 +125,7 @@ def test_each_line_is_read_once_over_rotations(
     assert lines_of(parts) == list(enumerate(lines, 1))
 
 
-def test_what_retention_deletes_before_it_is_read_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_retention_deletes_unread_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     append(path, b"one\n")
     place = last_line_end(beginning(path))

@@ -26,7 +26,7 @@ def test_logs_have_as_many_rows_as_their_bytes_say(tmp_path: Path, size: int, en
 
 
 @pytest.mark.parametrize(("rows", "engine"), [(MOST_ROWS, "duckdb"), (MOST_ROWS + 1, "spark")])
-def test_a_table_says_its_rows(tmp_path: Path, rows: int, engine: str) -> None:
+def test_a_table_knows_its_number_of_rows(tmp_path: Path, rows: int, engine: str) -> None:
     halves = [
         SourceSummary("journal", [], part, {}, {}, [], 0.0) for part in (rows // 2, -(-rows // 2))
     ]

@@ -33,7 +33,7 @@ MARKERS = (
 """What the plots of a log with MARKS show."""
 
 
-def test_no_interval_hides_who_was_offline_in_it() -> None:
+def test_no_interval_hides_a_broker_that_was_offline_in_it() -> None:
     intervals = (
         {**RUN, "bucket_ms": -10, "offline": 2, "most": 9},
         {**RUN, "bucket_ms": 0, "offline": 0, "most": 3},
@@ -141,7 +141,7 @@ def test_reassignments_are_bars_in_the_order_of_their_start() -> None:
         assert (plot.begin_ms, plot.end_ms, plot.note, plot.marks) == (10, 90, "", MARKERS)
 
 
-def test_the_timelines_of_partitions_of_two_logs() -> None:
+def test_timelines_of_two_logs_name_their_logs() -> None:
     answers = answers_of("topics", [], (RUN, OTHER))
     rows = [
         {**log, "topic": "t", "partition": 0, "t_ms": t_ms, "changes": 7}

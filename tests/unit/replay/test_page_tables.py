@@ -69,7 +69,7 @@ def test_short_times_do_not_hide_the_long_ones(
     assert table.total == (shown if note else len(rows) + more)
 
 
-def test_rows_of_several_logs_say_whose_they_are() -> None:
+def test_rows_of_several_logs_name_their_log() -> None:
     def columns(*logs: tuple[str, str]) -> tuple[Sequence[str], Sequence[Any]]:
         of = [{"source": source, "run": run, "topic": "t"} for source, run in logs]
         table = table_of(answers_of(epochs=of, topics=of), "topics", "T", ("topic", "topic"))
@@ -87,10 +87,7 @@ def test_rows_of_several_logs_say_whose_they_are() -> None:
 def test_the_folder_of_all_files_is_not_in_each_row() -> None:
     rows = [{"file": name, "line": 3} for name in ("/a/b/c/log", "/a/bb/log", "/a/b/log")]
     table = table_of(
-        paths_within("/a/b", answers_of(late_writes=rows)),
-        "late_writes",
-        "",
-        ("", place_text),
+        paths_within("/a/b", answers_of(late_writes=rows)), "late_writes", "", ("", place_text)
     )
     assert [row[0] for row in table.rows] == ["c/log:3", "/a/bb/log:3", "log:3"]
 
@@ -181,7 +178,7 @@ def test_no_heading_breaks_inside_a_word_at_80_columns(
         assert any(word in line.split() for line in lines), word
 
 
-def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
+def test_a_value_that_the_source_of_a_row_cannot_know_is_unknown() -> None:
     zero = dict.fromkeys(("illegal", "missing", "failed", "shrinks", "unclean", "offlines"), 0)
     topics = [
         {"source": source, "run": "r", "topic": "t", "trouble": 1, **zero}
@@ -204,9 +201,7 @@ def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
     found = tables["Topics with the most problems"]
     by_source = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
     unknown = {name for name, cell in by_source["zookeeper"].items() if cell == "unknown"}
-    assert unknown == {
-        *("illegal", "times offline", "time offline"),
-    }
+    assert unknown == {*("illegal", "times offline", "time offline")}
     assert by_source["zookeeper"]["no live leader"] == "5 ms"
     assert "unknown" not in by_source["journal"].values()
     assert by_source["journal"]["times offline"] == 0
@@ -249,12 +244,14 @@ def test_totals_of_intervals_without_a_start_are_lower_bounds() -> None:
         ({"after_file": "f", "after_line": 1}, "t-3", "f:1"),
     ],
 )
-def test_cells_of_a_row(row: Row, key: str, after: str) -> None:
+def test_a_row_names_its_partition_or_replica_and_its_predecessor(
+    row: Row, key: str, after: str
+) -> None:
     assert key_text({"topic": "t", "partition": 3, **row}) == key
     assert after_text(row) == after
 
 
-def test_cells_without_a_value() -> None:
+def test_values_that_are_missing_are_shown_as_unknown_or_empty() -> None:
     assert [or_unknown(cell) for cell in (None, "", 0, "x")] == ["unknown", "unknown", 0, "x"]
     assert [ids_text(ids) for ids in (None, [], [2, 10])] == ["", "", "2,10"]
     assert (time_cell(None), duration_cell(None)) == ("", "")
@@ -268,7 +265,9 @@ def test_cells_without_a_value() -> None:
         ({"unclean": 1, "missing": 2}, "Violations: 2 lost rows, 1 unclean election.", Tone.BAD),
     ],
 )
-def test_the_verdict_of_a_page(found: dict[str, int], verdict: str, tone: Tone) -> None:
+def test_the_verdict_of_a_page_counts_violations(
+    found: dict[str, int], verdict: str, tone: Tone
+) -> None:
     numbers = ("events", "partitions", "elections", "leaderless_ms", "offline_ms", "undated")
     zero = dict.fromkeys((*numbers, "open_reassignments"), 0)
     logs = [{"source": "journal", "run": "r", **zero}]
@@ -356,10 +355,7 @@ TABLES = {
         "lost before | time (UTC) | partition | rows | lost after",
         f"b:8 | {TWO_S} | t-3 on broker 5 | 9 | a:6",
     ],
-    "Violations: Lost transactions": [
-        "lost before | problem | text",
-        "f:7 | gone | x",
-    ],
+    "Violations: Lost transactions": ["lost before | problem | text", "f:7 | gone | x"],
     "Violations: Unclean elections": [
         "place | time (UTC) | partition | leader | leader epoch | ISR before | election",
         f"f:7 | {ONE_S} | t-3 | 1 → 2 | 8 | 1,4 | UNCLEAN",
@@ -411,18 +407,9 @@ TABLES = {
         "after last event of older epochs",
         f"4 | 1 | {ONE_S} | 5 ms | 6 ms",
     ],
-    "Failovers: Broker failures": [
-        "time (UTC) | failures | brokers",
-        f"{TWO_S} | 6 | 8,9",
-    ],
-    "Damaged lines: Damaged lines by problem": [
-        "problem | lines",
-        "bad | 12345",
-    ],
-    "Damaged lines: Damaged lines": [
-        "place | problem | text",
-        "f:7 | bad | x",
-    ],
+    "Failovers: Broker failures": ["time (UTC) | failures | brokers", f"{TWO_S} | 6 | 8,9"],
+    "Damaged lines: Damaged lines by problem": ["problem | lines", "bad | 12345"],
+    "Damaged lines: Damaged lines": ["place | problem | text", "f:7 | bad | x"],
     "Limits of these sources: Limited questions": [
         "question | source | answered | reason",
         "lost rows | zookeeper | partly | only zxids",
@@ -431,7 +418,7 @@ TABLES = {
 """A page's tables of ``a_row_of_each_listing``: the titles of the columns, and the rows."""
 
 
-def test_the_tables_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_has_a_table_for_each_listing(capsys: pytest.CaptureFixture[str]) -> None:
     place = {"file": "f", "line": 7, "text": "x"}
     damaged, gone = (Listing(({**place, "problem": what},), 1) for what in ("bad", "gone"))
     loss = DataLoss({"bad": 12_345}, 1, damaged, gone)

@@ -41,7 +41,7 @@ def test_finished_steps_are_printed_with_their_time_and_waits_are_announced() ->
     assert (out.getvalue(), list(quiet.elapsed_s)) == (before, ["silent"])
 
 
-def test_that_spark_runs_is_said(duckdb: Engine) -> None:
+def test_the_start_of_an_engine_is_announced_for_spark_only(duckdb: Engine) -> None:
     out = io.StringIO()
     Progress(out).began(duckdb)
     assert out.getvalue() == ""

@@ -53,7 +53,7 @@ def test_a_directory_that_appeared_meanwhile_is_not_replaced(tmp_path: Path) -> 
     assert sorted(tmp_path.rglob("*")) == [folder, folder / "precious"]
 
 
-def test_what_another_put_there_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_directory_that_another_process_put_there_stays(tmp_path: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
         new_table_folder(tmp_path / "a/b/table", overwrite=False),
@@ -63,7 +63,7 @@ def test_what_another_put_there_meanwhile_stays(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/other"]
 
 
-def test_a_name_that_no_directory_can_have(tmp_path: Path) -> None:
+def test_a_folder_with_an_impossible_name_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "missing" / ("x" * 300)
     with (
         pytest.raises(EnvironmentProblem, match="cannot be created: File name too long"),

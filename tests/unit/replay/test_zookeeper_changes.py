@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.replay.sources.zookeeper_changes import ClusterChange, changes_of
-from klamm.replay.sources.zookeeper_rows import (
-    ZooKeeperFile,
-    change_batches,
-    changes_in_snapshot,
-)
+from klamm.replay.sources.zookeeper_rows import ZooKeeperFile, change_batches, changes_in_snapshot
 from klamm.zk.snapshot_file import SnapshotEntry, SnapshotNode
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
@@ -133,12 +129,14 @@ def test_topics_of_older_versions_are_read(data: bytes) -> None:
         ("/controller", "controller_resigned", {}),
     ],
 )
-def test_deletions(path: str, kind: str, subject: dict[str, Any]) -> None:
+def test_deletions_are_changes_with_their_fence(
+    path: str, kind: str, subject: dict[str, Any]
+) -> None:
     (change,) = changes_of(txn(check(5, "/a/b"), delete(f"/a/b{path}")))
     assert change == ClusterChange(kind, op_index=1, chroot="/a/b", fence=5, **subject)
 
 
-def test_what_tools_ask() -> None:
+def test_requests_of_tools_in_znodes_are_changes() -> None:
     reassign = (
         b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]},'
         b'{"topic":"u","partition":1,"replicas":[1]}]}'
@@ -198,12 +196,12 @@ def test_a_closed_session_shows_what_it_left_where_the_log_does() -> None:
         "/",
     ],
 )
-def test_other_znodes_say_nothing(path: str) -> None:
+def test_other_znodes_are_no_changes(path: str) -> None:
     assert changes_of(txn(create(path, b"x"))) == []
 
 
 @pytest.mark.parametrize("chroot", ["", "/k", "/a/b", "/cluster", "/brokers", "/config"])
-def test_a_cluster_is_what_stands_before_brokers(chroot: str) -> None:
+def test_a_cluster_is_named_by_the_path_before_brokers(chroot: str) -> None:
     (change,) = changes_of(txn(create(f"{chroot}/brokers/ids/0", None, ephemeral=True)))
     assert change.chroot == chroot
 
@@ -224,7 +222,7 @@ def test_a_topic_may_have_the_name_of_a_znode() -> None:
         ("/admin/reassign_partitions", b"[]", None, -1),
     ],
 )
-def test_a_malformed_znode_is_said(
+def test_a_malformed_znode_is_reported(
     path: str, data: bytes | None, topic: str | None, partition: int
 ) -> None:
     (change,) = changes_of(txn(create(f"/k{path}", data)))
@@ -303,7 +301,7 @@ def test_a_controller_of_another_multi_than_the_epochs_is_not_paired() -> None:
 @pytest.mark.parametrize(
     ("before", "zxids"), [(-1, [8, 9, 10]), (8, []), (9, [8]), (10, [8, 9]), (11, [8, 9, 10])]
 )
-def test_what_the_logs_contain_is_not_read_from_a_snapshot(
+def test_transactions_of_the_logs_are_not_read_from_a_snapshot(
     before: int, zxids: list[int], tmp_path: Path
 ) -> None:
     """A snapshot that a running server writes has later changes too."""

@@ -27,7 +27,7 @@ def stretch(first: int, last: int, file: str = "log.1") -> ZxidRange:
     return ZxidRange(first, last, file, 16)
 
 
-def test_a_servers_directory_and_its_files() -> None:
+def test_a_servers_directory_means_its_logs_and_snapshots() -> None:
     expected = ((VERSION_2 / "log.1",), (VERSION_2 / "snapshot.0",))
     assert find_zookeeper_files([DATA]) == expected
     assert find_zookeeper_files([VERSION_2]) == expected
@@ -39,7 +39,7 @@ def test_a_file_is_read_once_however_it_is_named() -> None:
     assert find_zookeeper_files(twice).logs == (VERSION_2 / "log.1",)
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_files_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         find_zookeeper_files([tmp_path / "none"])
     with pytest.raises(UsageError, match="has no ZooKeeper transaction logs"):
@@ -50,7 +50,9 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     ("content", "words"),
     [(b"[2021-09-01 10:00:00,000] INFO", "is not a ZooK"), (b"ZKLG\0\0\0\x03", "is not a ZooK")],
 )
-def test_another_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_file_that_is_neither_log_nor_snapshot_is_refused(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(content)
     with pytest.raises(EnvironmentProblem, match=words):
@@ -64,7 +66,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         find_zookeeper_files([path])
 
 
-def test_an_empty_log_is_one(tmp_path: Path) -> None:
+def test_an_empty_log_is_a_transaction_log(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"\0" * 1000)
     assert find_zookeeper_files([tmp_path]).logs == (path,)
@@ -82,7 +84,7 @@ def test_logs_and_snapshots_are_recognized(tmp_path: Path) -> None:
     assert not is_txn_log(tmp_path / "notes", b"")
 
 
-def test_a_snapshot_by_another_name_is_one(tmp_path: Path) -> None:
+def test_a_snapshot_may_have_another_name(tmp_path: Path) -> None:
     path = tmp_path / "backup"
     shutil.copy(VERSION_2 / "snapshot.0", path)
     assert find_zookeeper_files([path]).snapshots == (path,)
@@ -105,7 +107,7 @@ def test_a_snapshot_by_another_name_is_one(tmp_path: Path) -> None:
         ([], None, []),
     ],
 )
-def test_gaps(
+def test_missing_transactions_are_gaps(
     stretches: list[ZxidRange], start: int | None, missing: list[tuple[int, int]]
 ) -> None:
     gaps = find_gaps(stretches, start)
@@ -134,7 +136,7 @@ def test_a_gap_is_described_in_words() -> None:
         ([], False),
     ],
 )
-def test_overlaps(stretches: list[ZxidRange], expected: bool) -> None:
+def test_logs_with_common_transactions_overlap(stretches: list[ZxidRange], expected: bool) -> None:
     assert has_overlap(stretches) is expected
 
 

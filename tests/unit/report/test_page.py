@@ -342,7 +342,7 @@ def test_a_page_of_many_lives_is_small() -> None:
     assert len(page_html(Page("t", "v", sections=[Section("s", "", [block])]))) < 350_000
 
 
-def test_what_is_too_long_is_cut_and_says_so() -> None:
+def test_a_plot_that_is_too_long_is_cut_with_a_note() -> None:
     rows = [(f"topic-{n}", n) for n in range(MOST_TABLE_ROWS + 50)]
     table = drawn(Table("long", ("topic", "count"), rows))
     assert len(rows_of(table.only("table"))) == MOST_TABLE_ROWS
@@ -368,7 +368,7 @@ def test_what_is_too_long_is_cut_and_says_so() -> None:
     assert "Reduced from 100,000 changes" in page
 
 
-def test_nothing_at_all_is_a_page_too() -> None:
+def test_plots_and_tables_without_rows_say_none() -> None:
     end = BEGIN
     root = drawn(
         StepPlot("p", Steps("n", []), end),

@@ -7,14 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from klamm.report.scales import (
-    Scale,
-    duration_text,
-    number_marks,
-    thinned,
-    time_marks,
-    time_text,
-)
+from klamm.report.scales import Scale, duration_text, number_marks, thinned, time_marks, time_text
 
 SECOND = 1000
 DAY = 86_400 * SECOND
@@ -77,6 +70,7 @@ def test_a_thinned_line_keeps_its_ends_and_every_peak_and_dip() -> None:
     [
         (0, "0 ms"),
         (999, "999 ms"),
+        (1_000, "1.00 s"),
         (1_239, "1.23 s"),
         (59_999, "59.99 s"),
         (125_000, "2 min 05 s"),
@@ -85,7 +79,7 @@ def test_a_thinned_line_keeps_its_ends_and_every_peak_and_dip() -> None:
         (-1_500, "-1.50 s"),
     ],
 )
-def test_durations_in_words(duration_ms: int, text: str) -> None:
+def test_durations_are_shown_in_at_most_two_units(duration_ms: int, text: str) -> None:
     assert duration_text(duration_ms) == text
 
 

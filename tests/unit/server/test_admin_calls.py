@@ -82,18 +82,12 @@ EXAMPLES: Mapping[str, tuple[Given, Any]] = {
     ),
     "describe_log_dirs": ({"brokers": (1,)}, LOG_DIRS),
     "describe_replica_log_dirs": ({"replicas": [R0]}, {R0: ReplicaLogDirs("/a", "/b")}),
-    "alter_replica_log_dirs": (
-        {"replicas": {R0: "/b"}},
-        {R0: ApiError(Errors.LOG_DIR_NOT_FOUND)},
-    ),
+    "alter_replica_log_dirs": ({"replicas": {R0: "/b"}}, {R0: ApiError(Errors.LOG_DIR_NOT_FOUND)}),
     "incremental_alter_configs": (
         {"entities": {TOPIC: {"retention.ms": "7", "flush.ms": None}}},
         {TOPIC: {"retention.ms": "7"}},
     ),
-    "describe_configs": (
-        {"resource": TOPIC},
-        [ConfigEntry("retention.ms", "7", (SYNONYM,))],
-    ),
+    "describe_configs": ({"resource": TOPIC}, [ConfigEntry("retention.ms", "7", (SYNONYM,))]),
     "overrides": ({"entities": [TOPIC]}, {TOPIC: {"retention.ms": "7"}}),
 }
 
@@ -149,7 +143,7 @@ def test_refused_topics_come_with_code_and_message() -> None:
     assert (topic, failure.error, failure.message) == ("t", Errors.INVALID_PARTITIONS, "no")
 
 
-def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
+def test_results_are_sorted_and_requests_keep_their_order() -> None:
     admin = Admin({T1: ApiError(), T0: ApiError()})
     http_admin(admin.request).alter_partition_reassignments({T1: (1,), T0: (2,)}, 5)
     assert list(admin.asked[0][1][0]) == [T1, T0]
@@ -158,7 +152,7 @@ def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
     assert [one.partition for one in answer.partitions] == [0, 1]
 
 
-def test_config_overrides_are_in_the_order_of_what_is_asked() -> None:
+def test_config_overrides_are_in_the_order_of_the_request() -> None:
     asked = [ConfigResource("topics", "u"), TOPIC, ConfigResource("brokers", "1")]
     admin = Admin({entity: {"b": "1", "a": "2"} for entity in asked})
     assert list(http_admin(admin.request).overrides(asked)) == asked

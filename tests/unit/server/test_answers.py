@@ -60,7 +60,7 @@ SCOPE = {"type": "http", "method": "PUT", "path": "/x", "query_string": b"", "he
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, KlammError) else str(value),
 )
-def test_the_status_of_each_error(error: KlammError, status: int) -> None:
+def test_each_error_has_its_http_status(error: KlammError, status: int) -> None:
     answer = asyncio.run(on_error(Request(SCOPE), error))
     assert answer.status_code == status
     assert json.loads(bytes(answer.body))["error"]["message"] == "m"
@@ -113,11 +113,7 @@ def test_a_bug_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize(
     ("has_begun", "kind", "statuses", "is_raised"),
-    [
-        (False, "http", [500], False),
-        (True, "http", [200], True),
-        (False, "lifespan", [], True),
-    ],
+    [(False, "http", [500], False), (True, "http", [200], True), (False, "lifespan", [], True)],
 )
 def test_an_error_becomes_an_answer_unless_one_has_begun(
     has_begun: bool, kind: str, statuses: list[int], is_raised: bool

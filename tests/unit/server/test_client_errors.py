@@ -66,7 +66,7 @@ def test_a_request_that_was_not_sent_was_not_carried_out() -> None:
         (StoreError("refused"), None),
     ],
 )
-def test_a_command_hints_at_what_may_have_been_done(
+def test_a_command_hints_at_changes_that_may_have_been_made(
     capsys: pytest.CaptureFixture[str], error: StoreError, hint: str | None
 ) -> None:
     def fail() -> int:

@@ -52,7 +52,7 @@ def test_a_dump_is_loaded_and_marked(
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_a_zookeeper_that_is_not_empty(
+def test_a_dump_is_not_loaded_into_a_zookeeper_that_is_not_empty(
     chroot: str, zookeeper_client: KazooClient, dumped: DumpedCluster, is_own: bool
 ) -> None:
     zookeeper_client.create(f"/{chroot.rpartition('/')[2]}/mine")
@@ -86,7 +86,7 @@ def test_a_load_that_ends_early_closes_its_session(
         assert line.startswith("Interrupted: at least 0 of 3 znodes and /klamm-loading were ")
 
 
-def test_a_lost_connection_is_said() -> None:
+def test_a_lost_connection_during_a_load_is_an_error() -> None:
     said: list[str] = []
     for state in SessionState:
         dump_loading._report_lost_connection(SessionEvent(state), said.append)

@@ -40,7 +40,7 @@ def controller(broker_id: int) -> DumpedZNode:
     return DumpedZNode("/controller", json.dumps(values), ephemeral_owner=SESSION)
 
 
-def test_who_runs_who_is_dead_and_who_led() -> None:
+def test_a_dump_shows_running_brokers_dead_brokers_and_the_controller() -> None:
     found = read_dumped_cluster(
         [
             registration(1001, "a"),
@@ -48,12 +48,7 @@ def test_who_runs_who_is_dead_and_who_led() -> None:
             registration(30, "c"),
             controller(30),
             topic("t", [4, 9], [1001, 4]),
-            topic(
-                "moving",
-                [30, 5],
-                adding_replicas={"0": [5]},
-                removing_replicas={"0": []},
-            ),
+            topic("moving", [30, 5], adding_replicas={"0": [5]}, removing_replicas={"0": []}),
         ],
         "d",
     )
@@ -79,7 +74,7 @@ def test_a_dead_controller_is_not_active() -> None:
     assert found.cluster.candidates == (4, 5)
 
 
-def test_persistent_registrations_are_made_anew_too() -> None:
+def test_persistent_registrations_are_left_out_like_ephemeral_ones() -> None:
     persistent = registration(4)
     found = read_dumped_cluster([DumpedZNode(persistent.path, persistent.data, version=1)], "d")
     assert found.running == (4,)
@@ -91,7 +86,7 @@ def test_klamms_mark_of_the_source_is_not_copied() -> None:
     assert "/klamm" not in [op.path for op in found.plan.creates]
 
 
-def test_what_cannot_be_read_is_noted() -> None:
+def test_unreadable_znodes_are_noted() -> None:
     found = read_dumped_cluster(
         [
             registration(4),
@@ -110,7 +105,7 @@ def test_what_cannot_be_read_is_noted() -> None:
     assert negative == "replicas on broker -3 are ignored: not a valid broker id"
 
 
-def test_what_is_left_out_is_noted() -> None:
+def test_znodes_that_are_left_out_are_noted() -> None:
     found = read_dumped_cluster(
         [
             registration(4),
@@ -165,14 +160,14 @@ def test_the_epoch_is_not_before_that_of_a_state(
     assert written == kept
 
 
-def test_more_brokers_than_klamm_can_run() -> None:
+def test_a_dump_with_too_many_brokers_is_refused() -> None:
     ids = list(range(MAX_BROKERS))
     found = read_dumped_cluster([registration(4), topic("t", [*ids, MAX_BROKERS])], "d")
     with pytest.raises(UsageError, match=f"{MAX_BROKERS + 1} brokers"):
         server_config(dump=found)
 
 
-def test_a_spec_of_a_dump() -> None:
+def test_the_spec_of_a_dumped_cluster_has_its_brokers_racks_and_end_points() -> None:
     found = read_dumped_cluster(
         [registration(4, "a"), registration(70_000), controller(70_000), topic("t", [4, 90_000])],
         "d",

@@ -36,7 +36,7 @@ def _needs_body(operation: dict[str, Any]) -> bool:
     return "requestBody" in operation and operation["requestBody"]["required"]
 
 
-def test_every_operation_says_what_it_takes_and_answers() -> None:
+def test_every_operation_documents_its_parameters_and_answers() -> None:
     for (method, path), operation in operations().items():
         named = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
         assert named == set(re.findall(r"\{(\w+)\}", path))

@@ -115,15 +115,11 @@ def test_listeners_get_the_protocols_of_the_brokers() -> None:
             {1: PLAIN, 2: OTHER, 3: replace(PLAIN, id=3)},
             "the listener A has several security protocols: SSL on broker 1, SASL_SSL on broker 2",
         ),
-        (
-            "A",
-            {},
-            "the security protocol of the listener A is not known: no broker is registered",
-        ),
+        ("A", {}, "the security protocol of the listener A is not known: no broker is registered"),
         ("C", {1: PLAIN}, "broker 1 has no listener C; its listeners: A (SSL), B (PLAINTEXT)"),
     ],
 )
-def test_listeners_whose_protocol_is_not_known(
+def test_a_listener_without_one_known_protocol_is_refused(
     name: str, brokers: dict[int, Broker], message: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -143,7 +139,7 @@ def test_listeners_whose_protocol_is_not_known(
         ),
     ],
 )
-def test_listeners_that_are_refused(
+def test_contradictory_listeners_are_refused(
     listeners: tuple[EndPoint, ...], config: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError) as refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
@@ -21,7 +21,6 @@ from klamm.server.request_bodies import (
 )
 
 LARGE = b"x" * 11
-Work = Callable[[RequestBodies], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +44,9 @@ def request(*chunks: bytes, ends: bool = True) -> Request:
     return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
 
-def in_loop(work: Work) -> None:
-    async def run() -> None:
-        await work(RequestBodies())
-
-    asyncio.run(run())
+@pytest.fixture
+def bodies() -> RequestBodies:
+    return RequestBodies()
 
 
 async def body_of(bodies: RequestBodies, *chunks: bytes) -> bytes:
@@ -58,67 +55,51 @@ async def body_of(bodies: RequestBodies, *chunks: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("chunks", [(b"",), (b"a",), (b"a", b"b", b""), (b"x" * 9, b"y" * 11)])
-def test_chunks_become_a_body(chunks: tuple[bytes, ...]) -> None:
-    async def work(bodies: RequestBodies) -> None:
-        assert await body_of(bodies, *chunks) == b"".join(chunks)
-
-    in_loop(work)
+async def test_chunks_become_a_body(bodies: RequestBodies, chunks: tuple[bytes, ...]) -> None:
+    assert await body_of(bodies, *chunks) == b"".join(chunks)
 
 
 @pytest.mark.parametrize("chunks", [(b"x" * 21,), (b"x" * 20, b"y")])
-def test_a_body_that_is_too_large(chunks: tuple[bytes, ...]) -> None:
-    async def work(bodies: RequestBodies) -> None:
-        for _ in range(3):  # each frees its slot
-            with pytest.raises(BodyTooLarge, match="the body exceeds 0 MiB"):
-                await body_of(bodies, *chunks)
-
-    in_loop(work)
-
-
-def test_a_body_that_is_too_slow() -> None:
-    async def work(bodies: RequestBodies) -> None:
-        with pytest.raises(BodyTooSlow, match=r"the body did not arrive within 0\.1 s"):
-            async with bodies.read(request(b"a", ends=False)):
-                pass
-
-    in_loop(work)
+async def test_a_body_that_is_too_large_is_refused_and_frees_its_slot(
+    bodies: RequestBodies, chunks: tuple[bytes, ...]
+) -> None:
+    for _ in range(3):  # each frees its slot
+        with pytest.raises(BodyTooLarge, match="the body exceeds 0 MiB"):
+            await body_of(bodies, *chunks)
 
 
-def test_a_client_that_goes_before_its_body_has_come() -> None:
+async def test_a_body_that_is_too_slow_is_refused(bodies: RequestBodies) -> None:
+    with pytest.raises(BodyTooSlow, match=r"the body did not arrive within 0\.1 s"):
+        async with bodies.read(request(b"a", ends=False)):
+            pass
+
+
+async def test_a_disconnect_before_the_end_of_the_body_is_reported(bodies: RequestBodies) -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.disconnect"}
 
-    async def work(bodies: RequestBodies) -> None:
-        gone = Request({"type": "http", "method": "POST", "headers": []}, receive)
-        with pytest.raises(ClientDisconnect):
-            async with bodies.read(gone):
-                pass
-
-    in_loop(work)
+    gone = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(ClientDisconnect):
+        async with bodies.read(gone):
+            pass
 
 
-def test_two_large_bodies_at_once() -> None:
-    async def work(bodies: RequestBodies) -> None:
-        async with bodies.read(request(LARGE)), bodies.read(request(LARGE)):
-            assert await body_of(bodies, b"x" * 10) == b"x" * 10
-            with pytest.raises(TooManyLargeBodies, match="2 requests with bodies over") as refused:
-                await body_of(bodies, b"x", LARGE, b"y")
-            assert refused.value.retriable
-        assert await body_of(bodies, LARGE) == LARGE
-
-    in_loop(work)
+async def test_a_third_large_body_is_refused_while_two_are_read(bodies: RequestBodies) -> None:
+    async with bodies.read(request(LARGE)), bodies.read(request(LARGE)):
+        assert await body_of(bodies, b"x" * 10) == b"x" * 10
+        with pytest.raises(TooManyLargeBodies, match="2 requests with bodies over") as refused:
+            await body_of(bodies, b"x", LARGE, b"y")
+        assert refused.value.retriable
+    assert await body_of(bodies, LARGE) == LARGE
 
 
-def test_a_large_body_waits_until_another_has_been_handled() -> None:
-    async def work(bodies: RequestBodies) -> None:
+async def test_a_large_body_waits_until_another_has_been_handled(bodies: RequestBodies) -> None:
+    async with bodies.read(request(LARGE)):
         async with bodies.read(request(LARGE)):
-            async with bodies.read(request(LARGE)):
-                waiting = asyncio.create_task(body_of(bodies, LARGE))
-                await asyncio.sleep(0)
-                assert not waiting.done()
-            assert await waiting == LARGE
-
-    in_loop(work)
+            waiting = asyncio.create_task(body_of(bodies, LARGE))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        assert await waiting == LARGE
 
 
 @pytest.mark.parametrize(
@@ -131,26 +112,28 @@ def test_a_large_body_waits_until_another_has_been_handled() -> None:
         (b"[" * 100_000, "malformed request: nested too deeply"),
     ],
 )
-def test_a_body_that_cannot_be_decoded(body: bytes, message: str) -> None:
+async def test_a_malformed_body_is_refused_in_one_line(body: bytes, message: str) -> None:
     with pytest.raises(UsageError) as refused:
-        asyncio.run(decode(bytearray(body), list[Any]))
+        await decode(bytearray(body), list[Any])
     assert refused.value.message.startswith(message)
 
 
-def test_only_a_large_body_can_have_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_a_large_body_can_have_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_bodies, "MAX_BODY_VALUES", 4)
     most, small = b"[10,20,30,4,5]", b"[1,2,,,,,]"
     assert len(most) > 10 >= len(small)
-    assert asyncio.run(decode(bytearray(most), list[int])) == [10, 20, 30, 4, 5]
+    assert await decode(bytearray(most), list[int]) == [10, 20, 30, 4, 5]
     with pytest.raises(UsageError, match="malformed request"):
-        asyncio.run(decode(bytearray(small), list[int]))
+        await decode(bytearray(small), list[int])
     with pytest.raises(UsageError, match="the body has more than 4 values"):
-        asyncio.run(decode(bytearray(b"[1,2,3,4,5,6]"), list[int]))
+        await decode(bytearray(b"[1,2,3,4,5,6]"), list[int])
 
 
-def test_a_body_decoded_in_another_thread_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_decoded_in_another_thread_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(request_bodies, "_DECODED_IN_LOOP_BYTES", 1)
-    assert asyncio.run(decode(bytearray(b"[1]"), list[int])) == [1]
+    assert await decode(bytearray(b"[1]"), list[int]) == [1]
     with pytest.raises(UsageError, match="malformed request"):
-        asyncio.run(decode(bytearray(b"[1"), list[int]))
-    assert asyncio.run(decode(bytearray(), msgspec.defstruct("Nothing", []))) is not None
+        await decode(bytearray(b"[1"), list[int])
+    assert await decode(bytearray(), msgspec.defstruct("Nothing", [])) is not None

@@ -57,7 +57,7 @@ def test_a_hint_tells_a_missing_port_from_one_that_is_too_large(listen: str, hin
     ],
     ids=str,
 )
-def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
+def test_values_at_the_limits_are_accepted(values: dict[str, Any]) -> None:
     assert len(server_config(**values).cluster.broker_ids) == values["brokers"]
 
 
@@ -72,10 +72,7 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
         ({"brokers": 3, "controllers": 4}, "--controllers 4: out of range for 3 brokers"),
         ({"brokers": 3, "racks": ("a", "b", "c", "d")}, "--racks lists 4 racks for 3 brokers"),
         ({"brokers": 3, "racks": ("a", " ")}, "--racks: a rack name is empty"),
-        (
-            {"brokers": 3, "racks": ("\0x",)},
-            r"--racks: a rack name '\x00x' has control characters",
-        ),
+        ({"brokers": 3, "racks": ("\0x",)}, r"--racks: a rack name '\x00x' has control characters"),
         ({"brokers": 1, "session_timeout_ms": 999}, "--session-timeout-ms 999: out of range"),
         ({"brokers": 1, "session_timeout_ms": 60_001}, "--session-timeout-ms 60001: out of range"),
         ({"brokers": 1, "port": -1}, "--port -1 is not a valid port"),
@@ -115,7 +112,7 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) -> None:
+def test_values_beyond_the_limits_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as refused:
         server_config(**values)
     assert said in refused.value.message
@@ -133,7 +130,7 @@ def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) ->
         ("9092", "[::1]:19092", ("::1", 19092), ("127.0.0.1", 9093)),
     ],
 )
-def test_where_brokers_listen_and_where_clients_find_them(
+def test_brokers_listen_and_advertise_as_configured(
     listen: str, advertised: str | None, end_point: tuple[str, int], second: tuple[str, int]
 ) -> None:
     config = server_config(**LISTEN, listen=listen, advertised_listener=advertised)
@@ -185,7 +182,7 @@ def test_a_broker_id_has_a_port() -> None:
             check_broker_id(broker_id)
 
 
-def test_what_only_this_machine_reaches() -> None:
+def test_only_loopback_addresses_are_local() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("0.0.0.0", "192.0.2.1", "::", "example.org", "")))
 
@@ -215,5 +212,5 @@ def test_only_the_first_signal_counts(number: signal.Signals) -> None:
         ("::", "http://[::1]:5"),
     ],
 )
-def test_the_url_for_clients_on_this_machine(host: str, url: str) -> None:
+def test_the_url_of_a_wildcard_address_is_that_of_the_loopback(host: str, url: str) -> None:
     assert url_of(host, 5) == url

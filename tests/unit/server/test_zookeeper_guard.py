@@ -7,14 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from klamm.cluster.errors import KlammError, ZooKeeperUnavailable
 from klamm.server import zookeeper_guard
 from klamm.server.zookeeper_guard import ZooKeeperGuard
-from klamm.zk.ensemble import EmbeddedEnsemble
-from tests.played_zookeeper import GARBAGE, played_ensemble
+from tests.played_zookeeper import GARBAGE, PlayedServer, played_ensemble
 from tests.waiting import wait_until
 
 THREE = ("follower", "leader", "follower")
@@ -27,16 +27,23 @@ def hurried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
     caplog.set_level(logging.INFO)
 
 
+class Guarded(NamedTuple):
+    """A guard, the servers of its ensemble by id, and the failures that it has reported."""
+
+    guard: ZooKeeperGuard
+    servers: dict[int, PlayedServer]
+    failures: list[KlammError]
+
+
 @contextmanager
-def guarded(
-    ensemble: EmbeddedEnsemble, hang_s: float = 60.0
-) -> Iterator[tuple[ZooKeeperGuard, list[KlammError]]]:
+def guarded(folder: Path, *roles: str, hang_s: float = 60.0) -> Iterator[Guarded]:
     failures: list[KlammError] = []
-    guard = ZooKeeperGuard(ensemble, failures.append, hang_s)
-    try:
-        yield guard, failures
-    finally:
-        guard.close()
+    with played_ensemble(folder, roles or THREE) as (ensemble, servers):
+        guard = ZooKeeperGuard(ensemble, failures.append, hang_s)
+        try:
+            yield Guarded(guard, servers, failures)
+        finally:
+            guard.close()
 
 
 def fail() -> None:
@@ -46,7 +53,7 @@ def fail() -> None:
 def test_a_server_that_ends_is_started_and_one_that_was_killed_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with played_ensemble(tmp_path, THREE) as (ensemble, servers), guarded(ensemble) as (guard, _):
+    with guarded(tmp_path) as (guard, servers, _):
         assert guard.act("3", "kill") == {"id": 3, "before": "follower", "state": "down"}
         servers[2].crash()
         wait_until(lambda: servers[2].is_running)
@@ -63,10 +70,7 @@ def test_a_server_that_ends_is_started_and_one_that_was_killed_is_not(
 
 
 def test_a_server_that_hangs_is_killed_and_started(tmp_path: Path) -> None:
-    with (
-        played_ensemble(tmp_path, THREE) as (ensemble, servers),
-        guarded(ensemble, hang_s=0.1) as (guard, failures),
-    ):
+    with guarded(tmp_path, hang_s=0.1) as (guard, servers, failures):
         servers[1].role = ""  # without a quorum, it answers
         servers[3].role = GARBAGE
         servers[3].starts.append(lambda: setattr(servers[3], "role", "follower"))
@@ -78,10 +82,7 @@ def test_a_server_that_hangs_is_killed_and_started(tmp_path: Path) -> None:
 def test_a_server_that_cannot_start_is_tried_three_times(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with (
-        played_ensemble(tmp_path, THREE) as (ensemble, servers),
-        guarded(ensemble) as (_, failures),
-    ):
+    with guarded(tmp_path) as (_, servers, failures):
         servers[1].starts += [fail] * 3
         servers[1].crash()
         wait_until(lambda: "; the other servers continue" in caplog.text)
@@ -105,10 +106,7 @@ def test_a_server_that_cannot_start_is_tried_three_times(
 
 
 def test_a_server_that_keeps_ending_is_given_up(tmp_path: Path) -> None:
-    with (
-        played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers),
-        guarded(ensemble) as (_, failures),
-    ):
+    with guarded(tmp_path, "standalone") as (_, servers, failures):
         for _ in range(4):
             assert failures == []
             servers[1].crash()
@@ -121,10 +119,7 @@ def test_a_server_that_ran_long_enough_is_started_as_often_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zookeeper_guard, "STEADY_S", -1.0)
-    with (
-        played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers),
-        guarded(ensemble) as (_, failures),
-    ):
+    with guarded(tmp_path, "standalone") as (_, servers, failures):
         for _ in range(5):
             servers[1].crash()
             wait_until(lambda: servers[1].is_running)
@@ -132,10 +127,7 @@ def test_a_server_that_ran_long_enough_is_started_as_often_again(
 
 
 def test_a_server_that_ran_long_once_is_given_up_if_it_then_keeps_ending(tmp_path: Path) -> None:
-    with (
-        played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers),
-        guarded(ensemble) as (guard, failures),
-    ):
+    with guarded(tmp_path, "standalone") as (guard, servers, failures):
         guard._watched[1].started_s -= 31
         for _ in range(5):
             servers[1].crash()
@@ -152,10 +144,9 @@ def test_the_end_does_not_wait_for_a_server_that_starts(
         killed.wait(60)
         fail()
 
-    with played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers):
+    with guarded(tmp_path, "standalone") as (_, servers, failures):
         monkeypatch.setattr(servers[1], "kill", killed.set)
         servers[1].starts.append(start_forever)
-        with guarded(ensemble) as (_, failures):
-            servers[1].crash()
-            wait_until(lambda: "start" in servers[1].calls)
-        assert killed.is_set() and failures == []
+        servers[1].crash()
+        wait_until(lambda: "start" in servers[1].calls)
+    assert killed.is_set() and failures == []

@@ -71,7 +71,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
     return Watched(monkeypatch)
 
 
-def test_a_short_disconnection_is_not_said(
+def test_a_short_disconnection_is_not_reported(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert watched.look(SessionState.DISCONNECTED) is None
@@ -81,7 +81,7 @@ def test_a_short_disconnection_is_not_said(
     assert caplog.messages == []
 
 
-def test_an_outage_and_its_end_are_said_once(
+def test_an_outage_and_its_end_are_reported_once(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     for after_s in (0, 0.5, 0.5, 2.0):
@@ -145,7 +145,9 @@ def test_a_connection_that_is_lost_again_is_checked_again(
     assert watched.look(SessionState.CONNECTED) is not None
 
 
-def test_a_server_that_refuses_the_session_is_asked_how_far_it_is(watched: Watched) -> None:
+def test_the_zxid_of_a_server_that_refuses_the_session_is_asked_once_a_second(
+    watched: Watched,
+) -> None:
     watched.look(SessionState.DISCONNECTED)
     watched.cluster.own_session.refusals = 2
     assert watched.look(SessionState.DISCONNECTED) is None
@@ -164,7 +166,7 @@ def test_a_server_that_refuses_the_session_is_asked_how_far_it_is(watched: Watch
     )
 
 
-def test_lost_data_ends_the_watch_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_data_ends_the_watch_and_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_monitor, "_LOOK_INTERVAL_S", 0.01)
     failures: list[KlammError] = []
     cluster: Any = SimpleNamespace(connect_string="zk:1")

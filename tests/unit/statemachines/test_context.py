@@ -82,7 +82,7 @@ def test_one_partition_object_is_the_key_everywhere() -> None:
     assert all(key is keys[0] for key in keys)
 
 
-def test_what_is_not_known_does_not_exist() -> None:
+def test_an_empty_context_knows_nothing() -> None:
     context = ControllerContext()
     assert context.partition_state(A) is PartitionState.NON_EXISTENT
     assert context.replica_state(1, A) is ReplicaState.NON_EXISTENT
@@ -91,7 +91,7 @@ def test_what_is_not_known_does_not_exist() -> None:
     assert context.replicas_on_broker(1) == []
 
 
-def test_partitions_by_leader() -> None:
+def test_partitions_are_found_by_their_leader() -> None:
     context = cluster({"a-0": (1, 2), "b-0": (2, 1), "c-0": (1,), "d-0": (1, 3)})
     context.queue_topic_deletion(["d"])
     assert context.partition_leaders_on_broker(1) == [A]
@@ -102,7 +102,7 @@ def test_partitions_by_leader() -> None:
     assert context.partitions_with_offline_leader() == [A, B, tp("c-0")]
 
 
-def test_replicas_of_a_topic_by_state() -> None:
+def test_replicas_of_a_topic_are_found_by_state() -> None:
     context = cluster({"a-0": (1, 2), "a-1": (2, 1)})
     context.put_replica_states(2, [A], ReplicaState.OFFLINE)
     assert context.replicas_in_state("a", ReplicaState.OFFLINE) == {2: [A]}
@@ -186,7 +186,7 @@ def test_deletion_goes_from_queued_to_started_unless_it_is_held_up() -> None:
     assert "a" in context.topics_with_deletion_started
 
 
-def test_reset_forgets_all_but_who_one_is() -> None:
+def test_reset_forgets_all_but_the_own_broker_id() -> None:
     context = cluster({"a-0": (1,)})
     context.add_shutting_down_broker(1)
     context.replicas_on_offline_dirs[1] = {A}

@@ -59,10 +59,7 @@ def context_of(case: Case) -> ControllerContext:
 
 def state_of(recorded: dict[str, Any]) -> LeaderAndIsr:
     return LeaderAndIsr(
-        recorded["leader"],
-        recorded["leader_epoch"],
-        tuple(recorded["isr"]),
-        recorded["zk_version"],
+        recorded["leader"], recorded["leader_epoch"], tuple(recorded["isr"]), recorded["zk_version"]
     )
 
 

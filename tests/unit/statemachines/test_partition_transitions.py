@@ -124,7 +124,7 @@ def test_an_election_raises_the_epoch_and_notifies_the_recipients(
     assert isinstance(states[0], LeaderAndIsrPartitionState) and not states[0].is_new
 
 
-def test_only_what_was_acknowledged_enters_the_context() -> None:
+def test_only_acknowledged_writes_enter_the_context() -> None:
     context = cluster(
         {"t-0": (1, 2), "t-1": (1, 2), "u-0": (1, 2)}, brokers=(2,), partition_state=OFFLINE
     )

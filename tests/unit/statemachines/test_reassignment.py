@@ -47,7 +47,7 @@ def moving(
     return context
 
 
-def test_a_target_or_none_for_the_way_back() -> None:
+def test_a_reassignment_is_built_from_its_target_or_cancelled_without_one() -> None:
     context = moving()
     assert build_reassignment(context, B, (2, 3)) == ReplicaAssignment((2, 3, 1), (3,), (1,))
     assert build_reassignment(context, B, None) is None
@@ -60,10 +60,7 @@ def test_a_target_or_none_for_the_way_back() -> None:
     ("replicas", "message"),
     [
         ((), "Empty replica list specified in partition reassignment."),
-        (
-            (1, 1),
-            "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)",
-        ),
+        ((1, 1), "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)"),
         ((-1, 1), "Invalid broker id in replica list: ArrayBuffer(-1, 1)"),
         (
             (9, 1),
@@ -72,7 +69,9 @@ def test_a_target_or_none_for_the_way_back() -> None:
         ),
     ],
 )
-def test_what_is_refused_at_once(replicas: tuple[int, ...], message: str) -> None:
+def test_invalid_targets_are_refused_with_kafkas_texts(
+    replicas: tuple[int, ...], message: str
+) -> None:
     error = validate_replicas(moving(), B, replicas)
     assert error is not None
     assert (error.error, error.message) == (Errors.INVALID_REPLICA_ASSIGNMENT, message)
@@ -132,7 +131,7 @@ def test_complete_once_the_target_is_in_sync() -> None:
     assert not is_reassignment_complete(context, A, MOVING)
 
 
-def test_topic_znodes_hold_what_changes_beside_what_does_not() -> None:
+def test_topic_znodes_hold_changed_and_unchanged_partitions() -> None:
     context = moving()
     (stored,) = topics_to_store(context, {B: ReplicaAssignment((3,))})
     assert stored.topic == "t"
@@ -175,7 +174,7 @@ def test_only_the_epoch_rises_and_added_replicas_are_new() -> None:
         (-1, (2, 3, 4), (3, 4), "elect"),
     ],
 )
-def test_the_leader_of_the_target(
+def test_a_leader_outside_the_target_or_not_live_is_replaced(
     leader: int, brokers: tuple[int, ...], target: tuple[int, ...], step: str
 ) -> None:
     moves = plan_leader_moves(moving(leader, brokers=brokers), {A: ReplicaAssignment(target)})
@@ -190,7 +189,7 @@ def test_a_leader_in_a_failed_directory_is_replaced() -> None:
     assert moves.elect[A].endswith("is already in the new list of replicas 3,1 but is dead")
 
 
-def test_a_broker_that_shuts_down_keeps_what_was_added_but_gets_nothing_new() -> None:
+def test_a_broker_that_shuts_down_keeps_added_replicas_but_gets_no_new_ones() -> None:
     context = moving()
     context.add_shutting_down_broker(3)
     assert added_replicas_on_live_brokers(context, {A: MOVING}) == {3: [A], 4: [A]}
@@ -209,7 +208,7 @@ def test_added_replicas_start_in_rounds() -> None:
     assert replicas_by_broker({A: (4, 1), B: (1,)}) == {1: [A, B], 4: [A]}
 
 
-def test_strays_are_in_sync_and_not_assigned() -> None:
+def test_replicas_in_sync_but_not_assigned_are_strays() -> None:
     context = moving(isr=(1, 2, 3))
     assert stray_replicas(context) == {}
     context.update_partition_full_replica_assignment(A, CANCEL)

@@ -23,7 +23,7 @@ def assert_same(assignment: ReplicaAssignment, recorded: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("case", cases("reassign_plans.jsonl"))
-def test_every_step_of_a_reassignment_is_kafkas(case: Case) -> None:
+def test_every_step_of_a_reassignment_is_that_of_kafka(case: Case) -> None:
     initial = case["initial"]
     assignment = ReplicaAssignment(
         tuple(initial["replicas"]), tuple(initial["adding"]), tuple(initial["removing"])

@@ -5,10 +5,7 @@ from __future__ import annotations
 from klamm.cluster.errors import StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
 from klamm.cluster.quirks import Quirks
-from klamm.cluster.requests import (
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-)
+from klamm.cluster.requests import StopReplicaPartitionState, StopReplicaRequest
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.replica_state import ReplicaState
@@ -57,7 +54,7 @@ def test_states_after_a_failover_follow_broker_and_directory() -> None:
     }
 
 
-def test_a_new_replica_hears_of_its_leader_as_new() -> None:
+def test_a_new_replica_gets_its_leader_marked_as_new() -> None:
     context = cluster({"t-0": (1, 2), "u-0": (2, 1)}, replica_state=None)
     context.leaderships.pop(C)
     batch = move(context, 2, NEW)
@@ -81,7 +78,7 @@ def test_a_leader_cannot_become_a_new_replica() -> None:
     assert outcome.changes == [] and batch.is_empty and snapshot(context) == before
 
 
-def test_a_new_replica_comes_online_in_silence_and_any_other_hears_of_its_leader() -> None:
+def test_a_new_replica_comes_online_without_a_request_and_any_other_gets_its_leader() -> None:
     context = cluster({"t-0": (1, 2), "t-1": (1, 2), "u-0": (1, 2)})
     context.put_replica_states(2, [A], NEW)
     context.put_replica_states(2, [B], OFFLINE)
@@ -115,10 +112,7 @@ def test_an_offline_leader_leaves_isr_and_leadership_and_the_others_are_notified
         )
     context.put_partition_leadership_info(C, leadership(2, 4, (2, 3), 6, epoch=EPOCH - 1))
     plan = plan_replica_state_changes(context, 1, [A, B, C], OFFLINE)
-    assert plan.updates == {
-        A: LeaderAndIsr(-1, 5, (2, 3), 6),
-        B: LeaderAndIsr(2, 5, (2, 3), 6),
-    }
+    assert plan.updates == {A: LeaderAndIsr(-1, 5, (2, 3), 6), B: LeaderAndIsr(2, 5, (2, 3), 6)}
     batch = ControllerBrokerRequestBatch(context, 1)
     outcome = apply_replica_state_changes(context, plan, batch, stored(plan))
     removed = {row.topic_partition: row for row in outcome.isr_removed}

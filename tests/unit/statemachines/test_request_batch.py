@@ -57,7 +57,7 @@ def test_leader_and_isr_goes_first_then_metadata_then_stops_each_by_ascending_br
     assert batch.is_empty and batch.drain() == []
 
 
-def test_every_field_of_the_three_requests() -> None:
+def test_the_three_requests_carry_every_field() -> None:
     context = cluster({"t-0": (2, 1)}, brokers=(1, 2, 3))
     context.add_topic_id("t", "id-of-t")
     context.add_shutting_down_broker(3)
@@ -136,7 +136,7 @@ def test_many_partitions_of_one_broker_are_as_one_by_one() -> None:
     assert empty.is_empty
 
 
-def test_a_bulk_addition_does_not_forget_what_was_new() -> None:
+def test_a_bulk_addition_keeps_the_marks_of_new_replicas() -> None:
     context = cluster({"t-0": (1, 2)})
     batch = batch_of(context)
     batch.add_leader_and_isr_requests_for_broker(1, [A], True)
@@ -218,7 +218,7 @@ def test_metadata_of_a_topic_to_be_deleted_has_leader_minus_two() -> None:
     ]
 
 
-def test_brokers_that_are_not_live_hear_nothing_and_are_forgotten() -> None:
+def test_brokers_that_are_not_live_get_no_request() -> None:
     context = cluster({"t-0": (9, 1)})
     batch = batch_of(context)
     add(batch, [-1, 9], "t-0")
@@ -228,7 +228,7 @@ def test_brokers_that_are_not_live_hear_nothing_and_are_forgotten() -> None:
     assert batch.is_empty
 
 
-def test_brokers_that_come_to_life_in_mid_batch_hear_the_metadata_too() -> None:
+def test_brokers_that_become_live_during_a_batch_get_the_metadata_too() -> None:
     context = cluster({"t-0": (1, 2)}, brokers=(1, 2))
     batch = batch_of(context)
     add(batch, [1], "t-0")

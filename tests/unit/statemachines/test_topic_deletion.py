@@ -50,7 +50,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("states", "halted", "progress", "next_"), CASES)
-def test_what_is_next(
+def test_replica_states_decide_the_next_step_of_a_deletion(
     states: tuple[ReplicaState, ...], halted: bool, progress: DeletionProgress, next_: str
 ) -> None:
     context = queued(*states)
@@ -94,14 +94,14 @@ def test_a_failed_directory_is_as_dead_as_a_broker() -> None:
     assert plan.dead == {1: [A1]}
 
 
-def test_replicas_of_topics_to_be_deleted() -> None:
+def test_replicas_of_queued_topics_are_found_by_state() -> None:
     context = queued(SUCCESSFUL, INELIGIBLE, SUCCESSFUL)
     assert queued_replicas(context, {2: [A0, B0], 3: [B0]}) == {2: [A0]}
     assert replicas_in_state(context, ["a", "b"], SUCCESSFUL) == {1: [A0, A1]}
     assert queued_replicas(cluster({"a-0": (1,)}), {1: [A0]}) == {}
 
 
-def test_what_is_counted() -> None:
+def test_queued_and_ineligible_topics_and_replicas_are_counted() -> None:
     context = queued(SUCCESSFUL, INELIGIBLE, STARTED)
     context.topics_ineligible_for_deletion.add("a")
     assert count_deletions(context) == DeletionCounts(1, 2, 1, 1)

@@ -120,7 +120,7 @@ def test_a_config_of_a_topic_is_not_both_added_and_deleted(cluster: ConfigCluste
     assert cluster.overrides([ConfigResource(BROKERS, "1")]) == {ConfigResource(BROKERS, "1"): {}}
 
 
-def test_what_is_described(cluster: ConfigCluster) -> None:
+def test_describe_prints_the_configs_of_topics_brokers_and_defaults(cluster: ConfigCluster) -> None:
     run(cluster, f"--alter --broker-defaults --add-config {UNCLEAN}=true")
     run(cluster, "--alter --topic u --add-config flush.ms=5")
     run(cluster, f"--alter --broker 1 --add-config {RATE}=6")
@@ -176,7 +176,7 @@ EXECUTION = "java.util.concurrent.ExecutionException: org.apache.kafka.common.er
         (BrokerNotAvailable("gone"), f"{EXECUTION}BrokerNotAvailableException: gone\n", None),
     ],
 )
-def test_what_the_cluster_refuses(
+def test_an_error_of_the_cluster_is_shown_as_kafka_shows_it(
     cluster: ConfigCluster, failure: KlammError, said: str, hint: Any
 ) -> None:
     cluster.failure = failure

@@ -127,7 +127,7 @@ def test_a_hint_says_what_missing_racks_prevent() -> None:
     )
 
 
-def test_if_not_exists_forgives_only_that() -> None:
+def test_if_not_exists_forgives_only_an_existing_topic() -> None:
     exists = Cluster(error=ApiError(Errors.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."))
     assert run(exists, "--create --topic t --if-not-exists").exit_code == 0
     assert run(exists, "--create --topic t").exit_code == 1
@@ -188,7 +188,7 @@ def test_a_partition_is_under_its_min_isr_or_at_it(
     assert (partition.is_under_min_isr, partition.is_at_min_isr) == (is_under, is_at)
 
 
-def test_alter_sends_only_the_new_lists_and_says_nothing() -> None:
+def test_alter_sends_only_the_new_lists_and_prints_nothing() -> None:
     cluster = Cluster("t")
     result = run(cluster, "--alter --topic t --partitions 3 --replica-assignment 1:2,2:1,1:2")
     assert (result.stdout, result.exit_code) == ("", 0)
@@ -197,7 +197,7 @@ def test_alter_sends_only_the_new_lists_and_says_nothing() -> None:
     assert run(refused, "--alter --topic t --partitions 1").stdout.endswith(" : no\n")
 
 
-def test_delete_says_nothing() -> None:
+def test_delete_prints_nothing() -> None:
     cluster = Cluster("a", "b")
     result = run(cluster, "--delete --topic a,b")
     assert (result.stdout, result.exit_code, cluster.deleted) == ("", 0, ["a", "b"])

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.admin.configs.scram_credentials import (
-    SCRAM_MECHANISMS,
-    credential_of,
-    parse_credential,
-)
+from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_of, parse_credential
 from klamm.cluster.errors import UsageError
 from klamm.tools.command_result import CommandResult
 from klamm.tools.configs.command import _error_text, run_configs_command
@@ -92,7 +88,7 @@ def test_a_topics_configs_are_changed_and_announced(world: World) -> None:
         ),
     ],
 )
-def test_what_is_refused_writes_nothing(world: World, line: str, error: str) -> None:
+def test_a_refused_change_writes_nothing(world: World, line: str, error: str) -> None:
     before = dump(world.client.store)
     result = run(world, line)
     assert (result.stderr, result.exit_code) == (error, 1)
@@ -117,7 +113,7 @@ def test_a_malformed_config_is_kafkas_error_with_a_hint(world: World) -> None:
     assert result.hint == f"malformed znode /config/topics/t: {text}"
 
 
-def test_a_broker_that_is_not_running_takes_what_klamm_knows(world: World) -> None:
+def test_a_broker_that_is_not_running_takes_every_config_that_klamm_knows(world: World) -> None:
     added = run(world, "--alter --broker 7 --add-config unclean.leader.election.enable=true")
     assert added.stdout == f"{WARNING}Completed updating config for entity: brokers '7'.\n"
     wrong = run(world, "--alter --broker 7 --add-config unclean.leader.election.enable=maybe")
@@ -204,7 +200,7 @@ NO_NAME = "an entity-name or default entity must be specified with --alter of us
         ),
     ],
 )
-def test_options_that_do_not_fit_together(line: str, said: str) -> None:
+def test_contradictory_options_are_refused(line: str, said: str) -> None:
     with pytest.raises((UncaughtException, UsageExit)) as refused:
         ConfigOptions(line.split())
     assert said in refused.value.message
@@ -228,7 +224,7 @@ def test_options_that_do_not_fit_together(line: str, said: str) -> None:
         ("--describe --topic t --bootstrap-server second", ["topics"], ["t"]),
     ],
 )
-def test_options_that_fit_together(line: str, types: list[str], names: list[str]) -> None:
+def test_options_select_entities(line: str, types: list[str], names: list[str]) -> None:
     command = ConfigOptions([*SERVER.split(), *line.split()])
     assert (sorted(command.entity_types), sorted(command.entity_names)) == (
         sorted(types),
@@ -247,20 +243,22 @@ def test_options_that_fit_together(line: str, types: list[str], names: list[str]
         ("--delete-config ,", {}, [","]),
     ],
 )
-def test_configs_of_a_command_line(line: str, added: dict[str, str], deleted: list[str]) -> None:
+def test_configs_of_a_command_line_are_parsed(
+    line: str, added: dict[str, str], deleted: list[str]
+) -> None:
     command = ConfigOptions([*SERVER.split(), "--alter", "--topic", "t", *line.split()])
     assert command.configs_to_add(ToolOutput()) == added
     assert command.configs_to_delete() == deleted
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "a=1=2", ""])
-def test_configs_that_are_no_pairs(text: str) -> None:
+def test_configs_without_one_equals_sign_are_refused(text: str) -> None:
     command = ConfigOptions([*SERVER.split(), "--alter", "--topic", "t", "--add-config", text])
     with pytest.raises(UncaughtException, match='must be in the format "key=val"'):
         command.configs_to_add(ToolOutput())
 
 
-def test_configs_of_a_file(tmp_path: Path) -> None:
+def test_configs_of_a_file_are_read_as_java_reads_properties(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a=1\nb : \\\n  2\xe9\n# c=3\n")
     options = f"--alter --topic t --add-config-file {tmp_path / 'f'}"
     assert ConfigOptions([*SERVER.split(), *options.split()]).configs_to_add(ToolOutput()) == {
@@ -286,7 +284,9 @@ def test_the_defaults_of_running_brokers_are_not_changed_in_zookeeper(world: Wor
 
 
 @pytest.mark.parametrize("line", ["--describe --user u --client c", "--describe --ip 1.2.3.4"])
-def test_what_klamm_leaves_out_is_said(world: World, line: str) -> None:
+def test_a_config_that_klamm_does_not_support_is_refused_with_a_reason(
+    world: World, line: str
+) -> None:
     with pytest.raises(UsageError, match="klamm does not support configs of") as refused:
         run(world, line)
     assert refused.value.exit_code == 1

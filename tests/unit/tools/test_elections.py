@@ -39,7 +39,7 @@ def elect(args: Sequence[str], answers: Answers) -> CommandResult:
 
 
 @pytest.mark.parametrize("case", RECORDED)
-def test_recorded_run(case: Case, tmp_path: Path) -> None:
+def test_the_older_tool_runs_as_recorded_from_kafka(case: Case, tmp_path: Path) -> None:
     world = World()
     for path in sorted(case["before"]):
         put(world.client, path, case["before"][path])
@@ -57,7 +57,7 @@ def test_recorded_run(case: Case, tmp_path: Path) -> None:
     assert world.written == 1
 
 
-def test_every_kind_of_answer() -> None:
+def test_every_result_of_an_election_is_reported() -> None:
     answers = Answers(MIXED)
     result = elect(ELECT, answers)
     assert result.stdout == (
@@ -89,16 +89,13 @@ def test_every_kind_of_answer() -> None:
 def test_the_hint_names_what_kafkas_text_leaves_out() -> None:
     answer = {TopicPartition("b", 0): MIXED[TopicPartition("b", 0)]}
     answers = Answers(answer)
-    result = elect(
-        [*ELECT[:3], "Unclean", "--topic", "b", "--partition", "0"],
-        answers,
-    )
+    result = elect([*ELECT[:3], "Unclean", "--topic", "b", "--partition", "0"], answers)
     assert result.stdout == "Valid replica already elected for partitions \n"
     assert (result.exit_code, result.hint) == (0, "no election was needed for b-0")
     assert answers.asked == [(ElectionType.UNCLEAN, [TopicPartition("b", 0)])]
 
 
-def test_preferred_tool_through_the_cluster() -> None:
+def test_the_older_tool_reports_results_of_the_cluster() -> None:
     world = World()
     services = world.services(cluster=Answers(MIXED))
     result = run_preferred_election_command(["--bootstrap-server", "s:1"], services)
@@ -109,7 +106,7 @@ def test_preferred_tool_through_the_cluster() -> None:
     assert result.stderr.endswith("2 preferred replica(s) could not be elected\n")
 
 
-def test_no_answer_in_time() -> None:
+def test_a_timeout_is_reported_as_kafka_reports_it() -> None:
     result = elect(ELECT, Answers(RequestTimedOut("Late.")))
     assert result.stdout == "Timeout waiting for election results\n"
     assert result.stderr == (
@@ -159,7 +156,7 @@ ONE_OF = "One and only one of the following options is required: topic, all-topi
         ),
     ],
 )
-def test_options_that_do_not_fit_together(line: str, said: str) -> None:
+def test_contradictory_options_are_refused(line: str, said: str) -> None:
     answers = Answers({})
     result = elect(line.format(server="--bootstrap-server s:1").split(), answers)
     assert said in result.stderr
@@ -175,7 +172,7 @@ def test_options_that_do_not_fit_together(line: str, said: str) -> None:
         ("--zookeeper z:1 --admin.config f --help", "it can be used to balance leadership"),
     ],
 )
-def test_options_of_the_older_tool_that_do_not_fit_together(line: str, said: str) -> None:
+def test_contradictory_options_of_the_older_tool_are_refused(line: str, said: str) -> None:
     answers = Answers({})
     services = World().services(cluster=answers)
     result = run_preferred_election_command(line.split(), services)
@@ -203,7 +200,7 @@ T0, T1 = ({"topic": "t", "partition": number} for number in range(2))
         ("x", "election data is empty"),
     ],
 )
-def test_files_of_partitions_that_are_not_valid(
+def test_an_invalid_file_of_partitions_is_refused(
     tmp_path: Path, tool: str, content: object, said: str | dict[str, str]
 ) -> None:
     file, answers = tmp_path / "f", Answers({})

@@ -22,7 +22,7 @@ PARSER = OptionParser("topics", "about", ("n", "topic"), ("list", "force"))
         ("-9223372036854775808", 64, -(2**63)),
     ],
 )
-def test_the_last_numbers_that_are_accepted(text: str, bits: int, value: int) -> None:
+def test_numbers_at_the_limits_are_accepted(text: str, bits: int, value: int) -> None:
     assert PARSER.parse(["--n", text]).integer("n", bits) == value
 
 
@@ -40,12 +40,12 @@ def test_the_last_numbers_that_are_accepted(text: str, bits: int, value: int) ->
         ("1" * 5000, 64),
     ],
 )
-def test_the_first_numbers_that_are_refused(text: str, bits: int) -> None:
+def test_numbers_beyond_the_limits_are_refused(text: str, bits: int) -> None:
     with pytest.raises(UsageError, match=r"^Cannot parse argument '.*' of option n$"):
         PARSER.parse(["--n", text]).integer("n", bits)
 
 
-def test_words_of_a_command_line() -> None:
+def test_a_command_line_is_split_as_joptsimple_splits_it() -> None:
     options = PARSER.parse(["word", "--topic=a", "-", "-topic", "b", "--list", "--", "--force"])
     assert options.texts("topic") == ["a", "b"]
     assert options.names == ["topic", "topic", "list"]
@@ -62,7 +62,7 @@ def test_a_value_that_cannot_be_read_comes_before_a_second_value() -> None:
         PARSER.parse(["--n", "1", "--n", "x"]).integer("n")
 
 
-def test_options_that_are_required_or_exclude_each_other() -> None:
+def test_missing_and_contradictory_options_are_refused() -> None:
     options = PARSER.parse(["--topic", "a", "--list"])
     options.require("topic", "list")
     options.refuse("force", ["topic"])

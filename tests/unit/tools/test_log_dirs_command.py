@@ -50,7 +50,7 @@ def describe(args: Sequence[str], cluster: Cluster) -> CommandResult:
     return run_log_dirs_command(args, services(memory_server(), cluster))
 
 
-def test_describe() -> None:
+def test_describe_prints_the_directories_of_the_named_brokers_and_topics() -> None:
     cluster = Cluster()
     line = "--bootstrap-server s:1 --describe --topic-list t --broker-list 1,"
     result = describe(line.split(), cluster)
@@ -67,7 +67,7 @@ def test_describe() -> None:
     assert len(result.report["brokers"][0]["logDirs"]) == 2
 
 
-def test_all_brokers_and_topics() -> None:
+def test_describe_without_lists_asks_all_brokers_for_all_topics() -> None:
     cluster = Cluster()
     result = describe(["--describe", "--bootstrap-server=s:1"], cluster)
     assert cluster.asked == [0, 1]
@@ -84,7 +84,7 @@ def test_all_brokers_and_topics() -> None:
         ("--nope", "nope is not a recognized option"),
     ],
 )
-def test_options_that_do_not_fit_together(line: str, said: str) -> None:
+def test_missing_and_invalid_options_are_refused(line: str, said: str) -> None:
     cluster = Cluster()
     result = describe(line.split(), cluster)
     assert said in result.stderr
@@ -100,7 +100,7 @@ class Silent(Cluster):
         raise RequestTimedOut("Late.", hint="no response from broker 1")
 
 
-def test_brokers_that_do_not_respond() -> None:
+def test_a_broker_that_does_not_respond_is_named_in_the_hint() -> None:
     line = "--describe --bootstrap-server s:1 --broker-list 1"
     result = describe(line.split(), Silent())
     assert result.stdout == "Querying brokers for log directories information\n"
@@ -124,7 +124,7 @@ def test_brokers_that_do_not_respond() -> None:
         "--nope",
     ],
 )
-def test_checks_of_the_command_line(line: str) -> None:
+def test_the_command_line_is_checked_as_by_kafkas_tool(line: str) -> None:
     expected = run_tool("kafka.admin.LogDirsCommand", line.split())
     result = describe(line.split(), Cluster())
     assert result.stdout == expected.stdout

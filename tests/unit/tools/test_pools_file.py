@@ -15,7 +15,7 @@ BAD = "topics: {x: a}\npools:\n"
 GOOD = "pools:\n  a: [1]\n  b: [2, 4-6]\ntopics:\n  x: a\n"
 
 
-def test_the_articles_file() -> None:
+def test_the_pools_file_of_the_worked_example_is_read() -> None:
     pools = read_pools(DATA / "article.yaml")
     assert pools == Pools(
         {
@@ -42,7 +42,7 @@ def test_words_are_taken_as_written_and_rules_keep_their_order() -> None:
     assert [pools.weight(id_) for id_ in (7, 0, 1)] == [2.5, 1.0, 1.0]
 
 
-def test_the_largest_id_and_the_longest_range() -> None:
+def test_the_largest_id_and_the_longest_range_are_read() -> None:
     pools = parse_pools("pools: {a: [0-9999], b: [2147483647]}\ntopics: {x: a}\n")
     assert len(pools.by_name["a"].broker_ids) == 10_000
     assert pools.by_name["b"].broker_ids == (2**31 - 1,)
@@ -110,7 +110,7 @@ def test_the_largest_id_and_the_longest_range() -> None:
         ("weights:\n  1: x\ntopics: {x: a}", "f:2:6: the weight of broker 1 must be a positive"),
     ],
 )
-def test_every_mistake_is_one_line_that_says_where(text: str, said: str) -> None:
+def test_every_mistake_is_one_line_that_names_its_place(text: str, said: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_pools(text, "f")
     assert said in refused.value.message
@@ -118,7 +118,7 @@ def test_every_mistake_is_one_line_that_says_where(text: str, said: str) -> None
     assert refused.value.hint
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_pools_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_pools(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match="Is a directory"):

@@ -74,7 +74,7 @@ def tool(tmp_path: Path) -> Tool:
     return Tool(tmp_path)
 
 
-def test_a_life_through_the_cluster(tool: Tool) -> None:
+def test_a_reassignment_is_executed_listed_and_verified_through_the_cluster(tool: Tool) -> None:
     assert tool(SERVER, "list").stdout == "No partition reassignments found.\n"
     started = tool(SERVER, "execute", "--throttle", "7")
     assert started.stdout == (
@@ -121,7 +121,7 @@ def test_throttles_stay_while_a_partition_of_another_plan_moves(
     assert set(done.report["throttles"]["brokers"]) == {"0", "1", "3"}
 
 
-def test_cancel(tool: Tool) -> None:
+def test_cancel_ends_reassignments_and_clears_throttles(tool: Tool) -> None:
     tool(SERVER, "execute")
     cancelled = tool(SERVER, "cancel")
     assert cancelled.stdout == (
@@ -208,7 +208,7 @@ def test_moves_between_log_directories_are_cancelled_while_they_run(tool: Tool) 
     assert asked == ["/a", "/a", None]
 
 
-def test_what_the_controller_refuses(tool: Tool) -> None:
+def test_refusals_of_the_controller_are_listed_by_partition(tool: Tool) -> None:
     tool.plan(*({"topic": "a", "partition": p, "replicas": [3]} for p in (1, 0)))
     tool.world.cluster.refused = {
         TopicPartition("a", 1): ApiError(Errors.REASSIGNMENT_IN_PROGRESS),
@@ -222,7 +222,9 @@ def test_what_the_controller_refuses(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
-def test_unknown_brokers_and_topics(tool: Tool, where: tuple[str, str]) -> None:
+def test_plans_with_unknown_brokers_or_topics_change_nothing(
+    tool: Tool, where: tuple[str, str]
+) -> None:
     before = dump(tool.world.client.store)
     tool.plan({"topic": "a", "partition": 0, "replicas": [1, 9]})
     assert tool(where, "execute").exit_code == 1
@@ -364,7 +366,7 @@ def test_a_cancellation_that_is_refused_is_an_error(tool: Tool) -> None:
         ),
     ],
 )
-def test_options_that_do_not_fit_together(tool: Tool, line: str, said: str) -> None:
+def test_contradictory_options_are_refused(tool: Tool, line: str, said: str) -> None:
     args = line.format(plan=tool.folder / "plan").split()
     result = run_reassign_command(args, tool.world.services(), OwnOptions())
     assert said in result.stdout + result.stderr
@@ -410,7 +412,7 @@ def test_the_throttle_is_set_before_anything_moves(tool: Tool, where: tuple[str,
 
 
 @pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
-def test_the_throttles_of_leaders_and_followers(tool: Tool, where: tuple[str, str]) -> None:
+def test_execute_throttles_leaders_and_followers(tool: Tool, where: tuple[str, str]) -> None:
     client = tool.world.client
     tool(where, "execute", "--throttle", "7")
     assert client.get_entity_configs("topics", "a") == {
@@ -571,7 +573,7 @@ def test_nothing_is_changed_if_throttles_cannot_be_saved(tool: Tool) -> None:
     assert dump(tool.world.client.store) == before
 
 
-def test_directories(tool: Tool) -> None:
+def test_replicas_are_moved_between_directories_and_verified(tool: Tool) -> None:
     tool.plan({"topic": "a", "partition": 0, "replicas": [1, 3], "log_dirs": ["any", "/b"]})
     cluster, replica = tool.world.cluster, TopicPartitionReplica("a", 0, 3)
     cluster.not_there_yet = 3
@@ -649,7 +651,7 @@ def test_replicas_are_generated_in_different_racks(tmp_path: Path, where: tuple[
         ("verify", {"restore_throttles": Path("no/such/file")}),
     ],
 )
-def test_klamms_options_where_they_do_not_belong(
+def test_klamms_options_are_refused_with_other_actions(
     tool: Tool, action: str, own: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError):
@@ -671,7 +673,7 @@ def test_an_error_in_a_plan_names_its_file(tool: Tool, where: tuple[str, str]) -
     assert tool(where, "execute").hint is None
 
 
-def test_both_ways_given(tool: Tool) -> None:
+def test_zookeeper_is_ignored_if_a_bootstrap_server_is_given(tool: Tool) -> None:
     result = run_reassign_command(
         [*SERVER, *ZOOKEEPER, "--verify", "--reassignment-json-file", str(tool.folder / "plan")],
         tool.world.services(),

@@ -20,7 +20,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_recorded_run(case: Case, tmp_path: Path) -> None:
+def test_the_tool_runs_as_recorded_from_kafka(case: Case, tmp_path: Path) -> None:
     world = World()
     for path in sorted(case["before"]):
         put(world.client, path, case["before"][path])

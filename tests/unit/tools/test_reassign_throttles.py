@@ -156,7 +156,7 @@ def test_topics_that_cannot_be_described_are_an_error(
 
 
 @pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
-def test_throttles_of_brokers_that_are_down_are_told_and_removed(
+def test_throttles_of_brokers_that_are_down_are_reported_and_removed(
     tool: Tool, where: tuple[str, str]
 ) -> None:
     rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"

@@ -55,7 +55,7 @@ def log_dirs(items: list[Case]) -> dict[TopicPartitionReplica, str]:
 
 
 @pytest.mark.parametrize("case", cases("reassign_cli_args.jsonl"))
-def test_checks_of_the_command_line(case: Case) -> None:
+def test_the_command_line_is_checked_as_by_kafkas_tool(case: Case) -> None:
     if "result" in case:
         command = ReassignOptions(case["args"])
         assert f"--{command.action}" in case["args"]
@@ -154,7 +154,7 @@ def move_state(text: str) -> LogDirMoveState:
 
 
 @pytest.mark.parametrize("case", cases("reassign_json.jsonl"))
-def test_recorded_answer(case: Case) -> None:
+def test_plans_are_read_and_compared_as_by_kafkas_classes(case: Case) -> None:
     if "error" not in case:
         assert answer(case) == expected(case)
         return

@@ -57,7 +57,9 @@ def cluster() -> tuple[MemoryServer, KafkaZkClient]:
         ("--topic x --if-exists", []),
     ],
 )
-def test_describe_shows_what_the_filters_let_through(filters: str, topics: list[str]) -> None:
+def test_describe_shows_the_partitions_that_its_filters_select(
+    filters: str, topics: list[str]
+) -> None:
     result = run(cluster()[0], f"--describe {filters}")
     assert (result.exit_code, result.stderr) == (0, "")
     assert [topic["topic"] for topic in result.report["topics"]] == topics
@@ -185,10 +187,7 @@ def test_the_replication_factor_is_that_of_the_first_partition_in_scalas_order(
             "--create --topic n --partitions x --replication-factor 1",
             "Cannot parse argument 'x' of option partitions",
         ),
-        (
-            "--create --topic n --replica-assignment 0 --config a=b",
-            "Unknown topic config name: a",
-        ),
+        ("--create --topic n --replica-assignment 0 --config a=b", "Unknown topic config name: a"),
         (
             "--create --topic n --replica-assignment 0 --config retention.ms=x",
             "Invalid value x for configuration retention.ms: Not a number of type LONG",
@@ -210,7 +209,7 @@ def test_the_replication_factor_is_that_of_the_first_partition_in_scalas_order(
         ("--list --topic a{99999999999}", "a{99999999999} is an invalid regex."),
     ],
 )
-def test_what_is_refused_writes_nothing(line: str, said: str) -> None:
+def test_a_refused_command_writes_nothing(line: str, said: str) -> None:
     server, client = cluster()
     before = dump(client.store)
     result = run(server, line)
@@ -230,7 +229,7 @@ def test_if_exists_is_for_topics_that_are_named(action: str) -> None:
     assert (result.stdout, result.stderr.splitlines()[0], result.exit_code) == ("", said, 1)
 
 
-def test_create_places_and_reports() -> None:
+def test_create_places_replicas_and_reports_them() -> None:
     server, client = cluster()
     line = "--create --topic n --partitions 3 --replication-factor 2"
     result = run(server, line)
@@ -341,13 +340,13 @@ def test_usage_goes_to_standard_error() -> None:
         ),
     ],
 )
-def test_what_java_does_not_catch_is_one_line(args: str, java: str) -> None:
+def test_an_uncaught_exception_of_java_is_shown_in_one_line(args: str, java: str) -> None:
     result = run_topic_command(args.split(), services(memory_server()))
     assert result.stderr == f'Exception in thread "main" {java}\n'
     assert (result.stdout, result.exit_code) == ("", 1)
 
 
-def test_version() -> None:
+def test_version_prints_that_of_kafka() -> None:
     result = run_topic_command(["--version"], services(memory_server()))
     assert (result.stdout, result.exit_code) == ("2.8.2 (Commit:3146c6ff4a24cc24)\n", 0)
 

@@ -14,7 +14,7 @@ from tests.unit.tools.vectors import Case, cases, masked, memory_server, put, se
 
 
 @pytest.mark.parametrize("case", cases("topic_command_steps.jsonl"))
-def test_recorded_run(case: Case) -> None:
+def test_the_tool_runs_as_recorded_from_kafka(case: Case) -> None:
     server = memory_server()
     client = KafkaZkClient(MemoryStore(server))
     for path in sorted(case["before"]):

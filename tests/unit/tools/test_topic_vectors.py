@@ -22,7 +22,7 @@ from tests.unit.tools.vectors import Case, cases
 
 
 @pytest.mark.parametrize("case", cases("topic_names.jsonl"))
-def test_topic_names(case: Case) -> None:
+def test_topic_names_are_checked_as_by_kafka(case: Case) -> None:
     if case["kind"] == "collision":
         assert has_collision(case["a"], case["b"]) is case["result"]
         return
@@ -39,7 +39,7 @@ def test_topic_names(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", cases("create_validate.jsonl"))
-def test_validate_topic_create(case: Case) -> None:
+def test_new_topics_are_validated_as_by_kafka(case: Case) -> None:
     assignment = {int(partition): ids for partition, ids in case["assignment"].items()}
     given = (case["topic"], assignment, case["config"], case["existing_topics"])
     if "error" not in case:
@@ -52,7 +52,7 @@ def test_validate_topic_create(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", cases("cli_args.jsonl"))
-def test_checks_of_the_command_line(case: Case) -> None:
+def test_the_command_line_is_checked_as_by_kafkas_tool(case: Case) -> None:
     if "result" in case:
         command = TopicCommandOptions(case["args"])
         assert f"--{command.action}" in case["args"]
@@ -85,7 +85,7 @@ def partition_of(case: Case) -> PartitionDescription:
 
 
 @pytest.mark.parametrize("case", cases("describe_text.jsonl"))
-def test_describe(case: Case) -> None:
+def test_describe_filters_and_prints_as_kafka_does(case: Case) -> None:
     if case["kind"] == "partition":
         partition = partition_of(case)
         assert partition.text == case["text"]

@@ -6,7 +6,8 @@ import asyncio
 import random
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from klamm.admin.kafka_admin import KafkaAdmin
@@ -15,13 +16,7 @@ from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, Served
-from klamm.wire.frames import (
-    RequestKey,
-    framed,
-    parse_response,
-    request_body,
-    request_header,
-)
+from klamm.wire.frames import RequestKey, framed, parse_response, request_body, request_header
 from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
 from klamm.wire.sasl import SaslAuthenticator
@@ -122,31 +117,25 @@ class Talk:
         }
 
 
-def run(
-    script: Callable[[Talk], Awaitable[None]],
+@asynccontextmanager
+async def talking(
     *,
     has_controller: bool = True,
     authenticator: SaslAuthenticator | None = None,
     admin: object = None,
     **config: str,
-) -> None:
-    failed: list[dict[str, Any]] = []
-
-    async def whole() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-        named = {name.replace("_", "."): value for name, value in config.items()}
-        talk = Talk(
-            has_controller=has_controller, config=named, authenticator=authenticator, admin=admin
-        )
-        await talk.open()
-        try:
-            async with asyncio.timeout(20):
-                await script(talk)
-        finally:
-            await talk.close()
-
-    asyncio.run(whole())
-    assert failed == []
+) -> AsyncIterator[Talk]:
+    """Open a connection; ``config`` has Kafka's names with underscores."""
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    talk = Talk(
+        has_controller=has_controller, config=named, authenticator=authenticator, admin=admin
+    )
+    await talk.open()
+    try:
+        async with asyncio.timeout(20):
+            yield talk
+    finally:
+        await talk.close()
 
 
 def metadata_key(number: int) -> RequestKey:

@@ -27,12 +27,7 @@ from klamm.cluster.requests import ApiError
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.api import ListenerCall
 from klamm.wire.apis import APIS, BY_REQUEST, api_versions
-from klamm.wire.frames import (
-    RequestKey,
-    api_name,
-    encoded_response,
-    parse_response,
-)
+from klamm.wire.frames import RequestKey, api_name, encoded_response, parse_response
 from klamm.wire.schema import fill
 
 KAFKA_2_8_2 = {

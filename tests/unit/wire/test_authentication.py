@@ -13,13 +13,8 @@ from klamm.cluster.request_faults import RequestFault
 from klamm.wire import connection as connections
 from klamm.wire.connection import ConnectionLost
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, framed
-from klamm.wire.sasl import (
-    MAX_RECEIVE_BYTES,
-    AuthenticationFailed,
-    PlainServer,
-    SaslAuthenticator,
-)
-from tests.unit.wire.talk import ALL_TOPICS, BROKER, KNOWN, Talk, metadata_key, run
+from klamm.wire.sasl import MAX_RECEIVE_BYTES, AuthenticationFailed, PlainServer, SaslAuthenticator
+from tests.unit.wire.talk import ALL_TOPICS, BROKER, KNOWN, Talk, metadata_key, talking
 
 HANDSHAKE, API_VERSIONS, AUTHENTICATE = 17, 18, 36
 GOOD, WRONG = b"\0alice\0secret", b"\0alice\0no"
@@ -47,8 +42,8 @@ async def logged_in(talk: Talk, version: int, token: bytes, mechanism: str = "PL
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_requests_are_answered_after_the_client_is_authenticated(version: int) -> None:
-    async def script(talk: Talk) -> None:
+async def test_requests_are_answered_after_the_client_is_authenticated(version: int) -> None:
+    async with talking(authenticator=plain()) as talk:
         await logged_in(talk, version, GOOD)
         if version:
             answered = await talk.response(RequestKey(AUTHENTICATE, 1, 2))
@@ -59,8 +54,6 @@ def test_requests_are_answered_after_the_client_is_authenticated(version: int) -
         talk.answer(await talk.next_asked(), KNOWN)
         assert (await talk.response(metadata_key(3))).controller_id == 1
 
-    run(script, authenticator=plain())
-
 
 @pytest.mark.parametrize(
     ("mechanism", "key", "error"),
@@ -69,27 +62,29 @@ def test_requests_are_answered_after_the_client_is_authenticated(version: int) -
         ("OTHER", RequestKey(HANDSHAKE, 1, 1), "unsupported_sasl_mechanism"),
     ],
 )
-def test_a_client_that_is_refused_hears_of_it_after_a_pause(
+async def test_a_client_that_is_refused_gets_its_answer_after_a_pause(
     mechanism: str, key: RequestKey, error: str
 ) -> None:
-    async def script(talk: Talk) -> None:
+    async with talking(
+        authenticator=plain(), connection_failed_authentication_delay_ms="110"
+    ) as talk:
         await logged_in(talk, 1, WRONG, mechanism)
         refused_s = asyncio.get_running_loop().time()
         assert (await talk.response(key)).error_code.name == error
         assert asyncio.get_running_loop().time() - refused_s >= 0.1
         assert await talk.end() is AuthenticationFailed
 
-    run(script, authenticator=plain(), connection_failed_authentication_delay_ms="110")
-
 
 @pytest.mark.parametrize(
     ("size", "ends_with"),
     [(0, None), (MAX_RECEIVE_BYTES, None), (MAX_RECEIVE_BYTES + 1, InvalidRequestFrame)],
 )
-def test_how_large_a_token_may_be(size: int, ends_with: type[Exception] | None) -> None:
+async def test_a_token_larger_than_the_limit_ends_the_connection(
+    size: int, ends_with: type[Exception] | None
+) -> None:
     assert MAX_RECEIVE_BYTES == 512 << 10
-
-    async def script(talk: Talk) -> None:
+    limits = {"socket_request_max_bytes": "1000", "connection_failed_authentication_delay_ms": "0"}
+    async with talking(authenticator=plain(), **limits) as talk:
         if ends_with is not None:
             talk.writer.write(struct.pack(">i", size))
             assert await talk.end() is ends_with
@@ -97,29 +92,25 @@ def test_how_large_a_token_may_be(size: int, ends_with: type[Exception] | None) 
         await logged_in(talk, 0, bytes(size))
         assert await talk.end() is AuthenticationFailed
 
-    limits = {"socket_request_max_bytes": "1000", "connection_failed_authentication_delay_ms": "0"}
-    run(script, authenticator=plain(), **limits)
 
-
-def test_a_client_has_only_so_long_to_be_authenticated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_has_only_so_long_to_be_authenticated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "AUTHENTICATION_S", 0.05)
-
-    async def script(talk: Talk) -> None:
+    async with talking(
+        authenticator=plain(), connection_failed_authentication_delay_ms="0"
+    ) as talk:
         assert await talk.end() is AuthenticationFailed
 
-    run(script, authenticator=plain(), connection_failed_authentication_delay_ms="0")
 
-
-def test_a_client_may_leave_before_it_is_authenticated() -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_client_may_leave_before_it_is_authenticated() -> None:
+    async with talking(authenticator=plain()) as talk:
         talk.writer.close()
         assert await talk.end() is ConnectionLost
 
-    run(script, authenticator=plain())
 
-
-def test_faults_of_requests_before_the_client_is_authenticated() -> None:
-    async def script(talk: Talk) -> None:
+async def test_request_faults_apply_before_the_client_is_authenticated() -> None:
+    async with talking(authenticator=plain()) as talk:
         faults = talk.transport.request_faults
         for api in ("ApiVersions", "SaslHandshake"):
             faults.append(RequestFault(api, "me", None, 1, Errors.REQUEST_TIMED_OUT))
@@ -133,5 +124,3 @@ def test_faults_of_requests_before_the_client_is_authenticated() -> None:
         assert not faults
         await logged_in(talk, 1, GOOD)
         assert (await talk.response(RequestKey(AUTHENTICATE, 1, 2))).error_code.name == "none"
-
-    run(script, authenticator=plain())

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -19,12 +19,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.cluster.requests import (
-    Address,
-    Message,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from klamm.cluster.requests import Address, Message, UpdateMetadataRequest, UpdateMetadataResponse
 from klamm.cluster.types import Broker, EndPoint
 from klamm.wire.broker_connection import check_log_in
 from klamm.wire.broker_connections import BrokerConnections
@@ -126,251 +121,206 @@ def update(correlation_id: int, epoch: int) -> Message:
     )
 
 
-async def exchange(connections: BrokerConnections, delivered: Delivered, request: Message) -> None:
-    """Send a request. The next response is that to it."""
-    connections.send(request)
-    response = Message(request.destination, CONTROLLER, request.correlation_id, DONE)
-    assert await delivered.arrived.get() == response
+class Link:
+    """A broker, the controller's connections to it, and the responses that arrive."""
+
+    def __init__(self, broker: ListeningBroker) -> None:
+        self.broker = broker
+        self.delivered = Delivered()
+        self.connections: BrokerConnections
+
+    async def exchange(self, request: Message) -> None:
+        """Send a request. The next response is that to it."""
+        self.connections.send(request)
+        response = Message(request.destination, CONTROLLER, request.correlation_id, DONE)
+        assert await self.delivered.arrived.get() == response
 
 
-def run(
+@contextlib.asynccontextmanager
+async def linked(
     answers: Callable[[int], str],
-    test: Callable[[ListeningBroker, BrokerConnections, Delivered], Coroutine[Any, Any, None]],
     find: Callable[[EndPoint], EndPoint | None] = lambda end_point: end_point,
     timeout_s: float = 30.0,
     lifetime: timedelta | None = None,
-) -> ListeningBroker:
-    """Run ``test`` against a broker; ``find`` says where the controller believes it to be.
+) -> AsyncIterator[Link]:
+    """Start a broker; ``find`` says where the controller believes it to be.
 
     ``lifetime``: that of a login with SASL. None: without security.
     """
     login = BrokerLogin("PLAIN", "klamm", "secret", "users.txt")
     security = UNSECURED if lifetime is None else BrokerSecurity("SASL_PLAINTEXT", login=login)
-    failed: list[dict[str, Any]] = []
-
-    async def body() -> ListeningBroker:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-        broker, delivered = ListeningBroker(answers, lifetime or timedelta(0)), Delivered()
-        async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            end_point = EndPoint("127.0.0.1", port, "PLAINTEXT", security.protocol)
-            encoder = ControlEncoder(ApiVersion(), "PLAINTEXT")
-            loop = asyncio.get_running_loop()
-            connections = BrokerConnections(
-                loop, delivered, encoder, lambda *_: find(end_point), timeout_s, security
-            )
-            try:
-                async with asyncio.timeout(20):
-                    await test(broker, connections, delivered)
-            finally:
-                await connections.close()
-                await asyncio.gather(*filter(None, broker.connections))
-        return broker
-
-    found = asyncio.run(body())
-    assert failed == []
-    return found
+    link = Link(ListeningBroker(answers, lifetime or timedelta(0)))
+    async with await asyncio.start_server(link.broker.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        end_point = EndPoint("127.0.0.1", port, "PLAINTEXT", security.protocol)
+        encoder = ControlEncoder(ApiVersion(), "PLAINTEXT")
+        loop = asyncio.get_running_loop()
+        link.connections = BrokerConnections(
+            loop, link.delivered, encoder, lambda *_: find(end_point), timeout_s, security
+        )
+        try:
+            async with asyncio.timeout(20):
+                yield link
+        finally:
+            await link.connections.close()
+            await asyncio.gather(*filter(None, link.broker.connections))
 
 
-def test_requests_share_a_connection() -> None:
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+async def test_requests_share_a_connection() -> None:
+    async with linked(lambda _: "responds") as link:
         for number in range(3):
-            await exchange(connections, delivered, update(number, 7))
-
-    broker = run(lambda _: "responds", test)
-    assert broker.received == [(0, 7), (1, 7), (2, 7)]
-    assert len(broker.connections) == 1
+            await link.exchange(update(number, 7))
+    assert link.broker.received == [(0, 7), (1, 7), (2, 7)]
+    assert len(link.broker.connections) == 1
 
 
 @pytest.mark.parametrize("failure", ["hangs up", "responds with a frame that is too small"])
-def test_a_request_is_sent_again_when_its_connection_is_lost(
+async def test_a_request_is_sent_again_when_its_connection_is_lost(
     failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+    async with linked(lambda number: "responds in pieces" if number in (2, 4) else failure) as link:
         for number in (4, 5):
-            await exchange(connections, delivered, update(number, 7))
-
-    broker = run(lambda number: "responds in pieces" if number in (2, 4) else failure, test)
-    assert broker.received == [(4, 7)] * 3 + [(5, 7)] * 2
-    assert len(broker.connections) == 4
+            await link.exchange(update(number, 7))
+    assert link.broker.received == [(4, 7)] * 3 + [(5, 7)] * 2
+    assert len(link.broker.connections) == 4
     (first, second) = caplog.messages  # one for each request
     assert first == second
     assert first.startswith("controller 9 cannot reach broker 1 at 127.0.0.1:")
 
 
-def test_requests_without_a_response_in_time_are_sent_again(
+async def test_requests_without_a_response_in_time_are_sent_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+    async with linked(
+        lambda number: "responds" if number >= 2 else "is silent", timeout_s=0.2
+    ) as link:
         for round_ in range(2):  # in the first round the broker is silent
             for id_ in (1, 2):
                 body = update(0, round_).body
-                connections.send(Message(CONTROLLER, Address("broker", id_), id_, body))
-            assert {(await delivered.arrived.get()).source.id for _ in range(2)} == {1, 2}
-
-    broker = run(lambda number: "responds" if number >= 2 else "is silent", test, timeout_s=0.2)
-    assert len([epoch for _, epoch in broker.received if epoch == 0]) >= 4
+                link.connections.send(Message(CONTROLLER, Address("broker", id_), id_, body))
+            assert {(await link.delivered.arrived.get()).source.id for _ in range(2)} == {1, 2}
+    assert len([epoch for _, epoch in link.broker.received if epoch == 0]) >= 4
     assert caplog.messages[0].endswith(", and will try again: no response within 0.2 s")
 
 
-def test_a_connection_stays_open_after_a_response_for_longer_than_its_timeout() -> None:
+async def test_a_connection_stays_open_after_a_response_for_longer_than_its_timeout() -> None:
     other = Address("broker", 2)
-
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
-        await exchange(connections, delivered, update(1, 7))
+    async with linked(
+        lambda number: "is silent" if number == 1 else "responds", timeout_s=0.2
+    ) as link:
+        await link.exchange(update(1, 7))
         # The timeout of this later request ends after that of the first one would have ended.
-        await exchange(connections, delivered, Message(CONTROLLER, other, 2, update(2, 7).body))
-        await exchange(connections, delivered, update(3, 7))
-
-    broker = run(lambda number: "is silent" if number == 1 else "responds", test, timeout_s=0.2)
-    assert broker.received == [(1, 7), (2, 7), (2, 7), (3, 7)]
-    assert len(broker.connections) == 3
+        await link.exchange(Message(CONTROLLER, other, 2, update(2, 7).body))
+        await link.exchange(update(3, 7))
+    assert link.broker.received == [(1, 7), (2, 7), (2, 7), (3, 7)]
+    assert len(link.broker.connections) == 3
 
 
-def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
+async def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
     brokers = tuple(Broker(number, (EndPoint("h" * 30_000, 1),)) for number in range(300))
-
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+    async with linked(lambda _: "responds") as link:
         body = UpdateMetadataRequest(9, 8, 70, (), brokers, {})
-        await exchange(connections, delivered, Message(CONTROLLER, BROKER, 1, body))
-        await exchange(connections, delivered, update(2, 9))
-
-    broker = run(lambda _: "responds", test)
-    assert broker.received == [(1, 8), (2, 9)]
-    assert len(broker.connections) == 1
+        await link.exchange(Message(CONTROLLER, BROKER, 1, body))
+        await link.exchange(update(2, 9))
+    assert link.broker.received == [(1, 8), (2, 9)]
+    assert len(link.broker.connections) == 1
 
 
-def test_a_later_request_replaces_one_without_a_response() -> None:
-    async def test(
-        broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
-        connections.send(update(1, 7))
-        await broker.changed.wait()
-        await exchange(connections, delivered, update(2, 8))
-        assert delivered.arrived.empty()
-
-    broker = run(lambda number: "responds" if number else "is silent", test)
-    assert broker.received == [(1, 7), (2, 8)]
-    assert len(broker.connections) == 2
+async def test_a_later_request_replaces_one_without_a_response() -> None:
+    async with linked(lambda number: "responds" if number else "is silent") as link:
+        link.connections.send(update(1, 7))
+        await link.broker.changed.wait()
+        await link.exchange(update(2, 8))
+        assert link.delivered.arrived.empty()
+    assert link.broker.received == [(1, 7), (2, 8)]
+    assert len(link.broker.connections) == 2
 
 
-def test_a_later_request_replaces_one_that_is_to_be_sent_again(
+async def test_a_later_request_replaces_one_that_is_to_be_sent_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
-        connections.send(update(1, 7))
+    async with linked(lambda number: "hangs up" if number in (0, 2) else "responds") as link:
+        link.connections.send(update(1, 7))
         while "will try again" not in caplog.text:
             await asyncio.sleep(0)
-        await exchange(connections, delivered, update(2, 8))
+        await link.exchange(update(2, 8))
         # When this request is sent again, the first one would have been sent again already.
         other = Address("broker", 2)
-        await exchange(connections, delivered, Message(CONTROLLER, other, 3, update(3, 9).body))
-
-    broker = run(lambda number: "hangs up" if number in (0, 2) else "responds", test)
-    assert broker.received == [(1, 7), (2, 8), (3, 9), (3, 9)]
+        await link.exchange(Message(CONTROLLER, other, 3, update(3, 9).body))
+    assert link.broker.received == [(1, 7), (2, 8), (3, 9), (3, 9)]
 
 
-def test_a_request_to_a_broker_that_is_not_live_any_more_is_dropped() -> None:
+async def test_a_request_to_a_broker_that_is_not_live_any_more_is_dropped() -> None:
     is_live, dropped = True, asyncio.Event()
-
-    async def test(
-        broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
-        nonlocal is_live
-        connections.send(update(1, 7))
-        await broker.changed.wait()
-        is_live = False
-        await dropped.wait()
-        is_live = True
-        await exchange(connections, delivered, update(2, 7))
 
     def find(end_point: EndPoint) -> EndPoint | None:
         if not is_live:
             dropped.set()
         return end_point if is_live else None
 
-    broker = run(lambda number: "responds" if number else "hangs up", test, find)
-    assert broker.received == [(1, 7), (2, 7)]
+    async with linked(lambda number: "responds" if number else "hangs up", find) as link:
+        link.connections.send(update(1, 7))
+        await link.broker.changed.wait()
+        is_live = False
+        await dropped.wait()
+        is_live = True
+        await link.exchange(update(2, 7))
+    assert link.broker.received == [(1, 7), (2, 7)]
 
 
-def test_a_connection_that_ends_between_requests_is_opened_again() -> None:
-    async def test(
-        broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+async def test_a_connection_that_ends_between_requests_is_opened_again() -> None:
+    async with linked(lambda _: "responds and hangs up") as link:
         for number in range(3):
-            await exchange(connections, delivered, update(number, 7))
-            serving = broker.connections[number]
+            await link.exchange(update(number, 7))
+            serving = link.broker.connections[number]
             assert serving is not None
             await asyncio.wait([serving])
-
-    broker = run(lambda _: "responds and hangs up", test)
-    assert broker.received == [(0, 7), (1, 7), (2, 7)]
+    assert link.broker.received == [(0, 7), (1, 7), (2, 7)]
 
 
-def test_a_message_that_is_no_control_request_is_lost() -> None:
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+async def test_a_message_that_is_no_control_request_is_lost() -> None:
+    async with linked(lambda _: "responds") as link:
         for number in (1, 2):
-            await exchange(connections, delivered, update(number, 7))
-            connections.send(Message(CONTROLLER, BROKER, 9, DONE))
+            await link.exchange(update(number, 7))
+            link.connections.send(Message(CONTROLLER, BROKER, 9, DONE))
             await asyncio.sleep(0)
+    assert link.broker.received == [(1, 7), (2, 7)]
 
-    assert run(lambda _: "responds", test).received == [(1, 7), (2, 7)]
 
-
-def test_a_broker_that_listens_elsewhere_gets_the_next_request_there() -> None:
+async def test_a_broker_that_listens_elsewhere_gets_the_next_request_there() -> None:
     moved = ListeningBroker(lambda _: "responds")
     ports: list[int] = []
-
-    async def test(
-        broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
-        connections.send(update(1, 7))
-        await delivered.arrived.get()
-        async with await asyncio.start_server(moved.serve, "127.0.0.1", 0) as server:
-            ports.append(server.sockets[0].getsockname()[1])
-            await exchange(connections, delivered, update(2, 7))
-            await connections.close()
-            await asyncio.gather(*filter(None, moved.connections))
 
     def find(end_point: EndPoint) -> EndPoint:
         return EndPoint(end_point.host, ports[0]) if ports else end_point
 
-    broker = run(lambda _: "responds", test, find)
-    assert (broker.received, moved.received) == ([(1, 7)], [(2, 7)])
+    async with linked(lambda _: "responds", find) as link:
+        link.connections.send(update(1, 7))
+        await link.delivered.arrived.get()
+        async with await asyncio.start_server(moved.serve, "127.0.0.1", 0) as server:
+            ports.append(server.sockets[0].getsockname()[1])
+            await link.exchange(update(2, 7))
+            await link.connections.close()
+            await asyncio.gather(*filter(None, moved.connections))
+    assert (link.broker.received, moved.received) == ([(1, 7)], [(2, 7)])
 
 
 @pytest.mark.parametrize(
     ("lifetime", "logins"),
     [(timedelta(0), 1), (timedelta(milliseconds=1), 2), (timedelta(hours=1), 1)],
 )
-def test_a_controller_logs_in_again_before_its_login_ends(lifetime: timedelta, logins: int) -> None:
-    async def test(
-        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
-    ) -> None:
+async def test_a_controller_logs_in_again_before_its_login_ends(
+    lifetime: timedelta, logins: int
+) -> None:
+    async with linked(lambda _: "responds", lifetime=lifetime) as link:
         for number in (1, 2):
-            await exchange(connections, delivered, update(number, 7))
-            ended_s = connections.loop.time() + 0.002
-            while connections.loop.time() < ended_s:
+            await link.exchange(update(number, 7))
+            ended_s = link.connections.loop.time() + 0.002
+            while link.connections.loop.time() < ended_s:
                 await asyncio.sleep(0)
-
-    broker = run(lambda _: "responds", test, lifetime=lifetime)
-    assert broker.received == [(1, 7), (2, 7)]
-    assert broker.proofs == [b"klamm\0klamm\0secret"] * logins
-    assert len(broker.connections) == logins
+    assert link.broker.received == [(1, 7), (2, 7)]
+    assert link.broker.proofs == [b"klamm\0klamm\0secret"] * logins
+    assert len(link.broker.connections) == logins
 
 
 def test_a_controller_without_the_certificate_that_a_broker_requires_is_refused(

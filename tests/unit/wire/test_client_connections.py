@@ -111,7 +111,7 @@ def test_no_response_is_expected_to_produced_records_without_acks(
         assert delivered.arrived.get(timeout=PATIENCE_S) == response(2, 20)
 
 
-def test_a_client_is_told_of_a_lost_connection_and_connects_again(
+def test_a_client_is_notified_of_a_lost_connection_and_connects_again(
     broker: Broker, connections: ClientConnections, delivered: Delivered
 ) -> None:
     connections.send(request(1))
@@ -124,7 +124,7 @@ def test_a_client_is_told_of_a_lost_connection_and_connects_again(
         assert delivered.arrived.get(timeout=PATIENCE_S) == response(2, 20)
 
 
-def test_a_client_is_told_that_nobody_listens(
+def test_a_client_is_notified_if_no_broker_listens(
     broker: Broker, connections: ClientConnections, delivered: Delivered
 ) -> None:
     broker.listener.close()

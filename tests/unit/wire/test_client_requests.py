@@ -68,13 +68,7 @@ from klamm.cluster.requests import (
     LogDirResult,
     ReplicaInfo,
 )
-from klamm.cluster.types import (
-    Broker,
-    ElectionType,
-    EndPoint,
-    ReplicaAssignment,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, ElectionType, EndPoint, ReplicaAssignment, TopicPartition
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
 from klamm.wire.client_connections import exchange_of, response_to

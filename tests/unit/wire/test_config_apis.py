@@ -59,10 +59,7 @@ class PlayedAdmin:
         self.entries: dict[ConfigResource, Sequence[ConfigEntry]] = {}
 
     def incremental_alter_configs(
-        self,
-        entities: Mapping[ConfigResource, Mapping[str, str | None]],
-        *,
-        validate_only: bool,
+        self, entities: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool
     ) -> None:
         self.changed.append(entities)
         self.validate_only.append(validate_only)
@@ -274,12 +271,7 @@ def altered(admin: PlayedAdmin, body: SimpleNamespace, key: int = 44) -> tuple[E
 
 @pytest.mark.parametrize(
     ("kind", "name", "entity"),
-    [
-        (TOPIC, "t", OF_T),
-        (BROKER, "1", OF_ME),
-        (BROKER, "01", OF_ME),
-        (BROKER, "", OF_ALL),
-    ],
+    [(TOPIC, "t", OF_T), (BROKER, "1", OF_ME), (BROKER, "01", OF_ME), (BROKER, "", OF_ALL)],
 )
 def test_configs_are_set_and_deleted(
     admin: PlayedAdmin, kind: int, name: str, entity: ConfigResource
@@ -308,13 +300,10 @@ def test_configs_are_set_and_deleted(
             "Error due to duplicate config keys : b,c,d",
         ),
         ([("a", None), ("b", None), ("c", "1")], "Null value not supported for : SET:a,SET:b"),
-        (
-            [("a", "1"), ("b", "1"), ("a", None, DELETE)],
-            "Error due to duplicate config keys : a",
-        ),
+        ([("a", "1"), ("b", "1"), ("a", None, DELETE)], "Error due to duplicate config keys : a"),
     ],
 )
-def test_incremental_changes_that_are_refused(
+def test_invalid_incremental_changes_are_refused_with_kafkas_texts(
     admin: PlayedAdmin, configs: list[Any], why: str
 ) -> None:
     assert altered(admin, alteration(TOPIC, "t", *configs)) == (Errors.INVALID_REQUEST, why)

@@ -14,11 +14,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from klamm.cluster.group_requests import (
-    DescribedGroup,
-    DescribeGroupsResponse,
-    JoinGroupRequest,
-)
+from klamm.cluster.group_requests import DescribedGroup, DescribeGroupsResponse, JoinGroupRequest
 from klamm.cluster.request_faults import RequestFault
 from klamm.cluster.requests import ControllerRequest, DeleteTopicsRequest, DeleteTopicsResponse
 from klamm.cluster.types import TopicPartition
@@ -34,9 +30,8 @@ from tests.unit.wire.talk import (
     CONTROLLER,
     KNOWN,
     METADATA,
-    Talk,
     metadata_key,
-    run,
+    talking,
 )
 
 PRODUCE, JOIN_GROUP, DESCRIBE_GROUPS, API_VERSIONS, DELETE_TOPICS = 0, 11, 15, 18, 20
@@ -45,8 +40,8 @@ SECOND = timedelta(seconds=1)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener() -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener() -> None:
+    async with talking(has_controller=False) as talk:
         talk.send(metadata_key(7), **ALL_TOPICS)
         asked = await talk.next_asked()
         assert (asked.source, asked.destination) == (CLIENT, BROKER)
@@ -67,8 +62,6 @@ def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener(
         talk.writer.close()
         assert await talk.end() is None
 
-    run(script, has_controller=False)
-
 
 OMITTED = -(2**31)
 GROUPS = DescribeGroupsResponse(
@@ -77,10 +70,9 @@ GROUPS = DescribeGroupsResponse(
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_a_client_that_asks_may_do_everything(is_asked: bool) -> None:
+async def test_a_client_that_asks_may_do_everything(is_asked: bool) -> None:
     topics = MetadataResponse((), 1, (TopicMetadata(Errors.NONE, "t"),))
-
-    async def script(talk: Talk) -> None:
+    async with talking() as talk:
         both = {
             "include_cluster_authorized_operations": is_asked,
             "include_topic_authorized_operations": is_asked,
@@ -105,13 +97,10 @@ def test_a_client_that_asks_may_do_everything(is_asked: bool) -> None:
             *(group.authorized_operations for group in groups),
         ] == ([8096, 3576, 8096, 328, OMITTED] if is_asked else [OMITTED] * 5)
 
-    run(script)
 
-
-def test_topics_are_not_found_by_topic_id() -> None:
+async def test_topics_are_not_found_by_topic_id() -> None:
     topic_id = uuid.UUID(int=7)
-
-    async def script(talk: Talk) -> None:
+    async with talking() as talk:
         key = RequestKey(METADATA, 10, 1)
         for topics in (
             [{"name": None, "topic_id": topic_id}, {"name": "t", "topic_id": None}],
@@ -129,16 +118,14 @@ def test_topics_are_not_found_by_topic_id() -> None:
         assert (topic.name, topic.error_code.name) == ("", "invalid_request")
         assert talk.asked == []
 
-    run(script)
-
 
 DELETE = RequestKey(DELETE_TOPICS, 1, 3)
 DELETION: dict[str, Any] = {"topic_names": ("t",)}
 
 
 @pytest.mark.parametrize("has_controller", [True, False])
-def test_only_a_candidate_passes_requests_to_its_controller(has_controller: bool) -> None:
-    async def script(talk: Talk) -> None:
+async def test_only_a_candidate_passes_requests_to_its_controller(has_controller: bool) -> None:
+    async with talking(has_controller=has_controller) as talk:
         talk.send(DELETE, **DELETION, timeout=SECOND)
         if has_controller:
             asked = await talk.next_asked()
@@ -153,11 +140,9 @@ def test_only_a_candidate_passes_requests_to_its_controller(has_controller: bool
             assert talk.errors() == {("DeleteTopics", "NOT_CONTROLLER"): 1}
         assert talk.asked == []
 
-    run(script, has_controller=has_controller)
 
-
-def test_records_that_need_no_acknowledgement_get_none() -> None:
-    async def script(talk: Talk) -> None:
+async def test_records_that_need_no_acknowledgement_get_none() -> None:
+    async with talking() as talk:
         key = RequestKey(PRODUCE, 3, 1)
         talk.send(key, transactional_id=None, acks=0, timeout=SECOND, topic_data=())
         asked = await talk.next_asked()
@@ -167,11 +152,9 @@ def test_records_that_need_no_acknowledgement_get_none() -> None:
         talk.answer(await talk.next_asked(), KNOWN)
         assert (await talk.response(metadata_key(2))).controller_id == 1
 
-    run(script)
 
-
-def test_an_error_ends_the_connection_of_a_producer_that_needs_no_acknowledgement() -> None:
-    async def script(talk: Talk) -> None:
+async def test_an_error_ends_the_connection_of_a_producer_that_needs_no_acknowledgement() -> None:
+    async with talking() as talk:
         key = RequestKey(PRODUCE, 3, 1)
         talk.send(key, transactional_id=None, acks=0, timeout=SECOND, topic_data=())
         fine, bad = (
@@ -180,11 +163,9 @@ def test_an_error_ends_the_connection_of_a_producer_that_needs_no_acknowledgemen
         talk.answer(await talk.next_asked(), ProduceResponse({T0: fine, T1: bad}))
         assert await talk.end() is ConnectionLost
 
-    run(script)
 
-
-def test_the_coordinator_knows_the_client_and_its_host() -> None:
-    async def script(talk: Talk) -> None:
+async def test_the_coordinator_knows_the_client_and_its_host() -> None:
+    async with talking() as talk:
         talk.send(
             RequestKey(JOIN_GROUP, 0, 1),
             group_id="g",
@@ -197,8 +178,6 @@ def test_the_coordinator_knows_the_client_and_its_host() -> None:
         assert isinstance(body, JoinGroupRequest)
         assert (body.client_id, body.client_host) == ("me", "/1.2.3.4")
 
-    run(script)
-
 
 @pytest.mark.parametrize(
     ("version", "software", "answered_in", "error"),
@@ -210,10 +189,10 @@ def test_the_coordinator_knows_the_client_and_its_host() -> None:
         (9, b"?", 0, "unsupported_version"),
     ],
 )
-def test_the_versions_of_apis_need_no_broker(
+async def test_the_versions_of_apis_need_no_broker(
     version: int, software: bytes, answered_in: int, error: str
 ) -> None:
-    async def script(talk: Talk) -> None:
+    async with talking() as talk:
         header = struct.pack(">hhih", API_VERSIONS, version, 5, 2) + b"me"
         # Version 3 has a flexible header and the name and version of the client's software.
         talk.writer.write(framed(header + (b"\0" if version == 3 else b"") + software))
@@ -227,8 +206,6 @@ def test_the_versions_of_apis_need_no_broker(
             assert [one.api_key for one in answered.api_keys] == keys
         assert talk.asked == []
 
-    run(script)
-
 
 @pytest.mark.parametrize(
     ("frame", "errors"),
@@ -240,43 +217,36 @@ def test_the_versions_of_apis_need_no_broker(
         (b"\0" * 2_000, {}),
     ],
 )
-def test_what_is_no_request_ends_the_connection(
+async def test_bytes_that_are_no_request_end_the_connection(
     frame: bytes, errors: dict[tuple[str, str], float]
 ) -> None:
-    async def script(talk: Talk) -> None:
+    async with talking(socket_request_max_bytes="1000") as talk:
         talk.writer.write(framed(frame))
         assert await talk.end() is InvalidRequestFrame
         assert talk.errors() == errors
 
-    run(script, socket_request_max_bytes="1000")
 
-
-def test_a_request_that_is_cut_off_is_none() -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_request_that_is_cut_off_ends_the_connection() -> None:
+    async with talking() as talk:
         talk.writer.write(framed(b"\0" * 40)[:-1])
         talk.writer.close()
         assert await talk.end() is InvalidRequestFrame
 
-    run(script)
 
-
-def test_a_connection_is_lost_with_the_broker() -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_connection_is_lost_with_the_broker() -> None:
+    async with talking() as talk:
         talk.send(metadata_key(1), **ALL_TOPICS)
         await talk.next_asked()
         talk.transport.unregister(BROKER)
         assert await talk.end() is ConnectionLost
 
-    run(script)
-
 
 @pytest.mark.parametrize("how", ["hangs up", "resets", "waits"])
-def test_a_client_that_waits_for_an_answer_may_leave_and_waits_only_so_long(
+async def test_a_client_that_waits_for_an_answer_may_leave_and_waits_only_so_long(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_WATCH_S", 0.02)
-
-    async def script(talk: Talk) -> None:
+    async with talking(connections_max_idle_ms="1000" if how == "waits" else "600000") as talk:
         # What a client has not read when it closes resets the connection.
         transport = cast("asyncio.ReadTransport", talk.writer.transport)
         transport.pause_reading()
@@ -289,28 +259,23 @@ def test_a_client_that_waits_for_an_answer_may_leave_and_waits_only_so_long(
             talk.writer.close()
         assert await talk.end() is ConnectionLost
 
-    run(script, connections_max_idle_ms="1000" if how == "waits" else "600000")
-
 
 @pytest.mark.parametrize("size", [LARGE_BYTES, LARGE_BYTES + 1])
-def test_only_a_large_request_must_arrive_soon(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_a_large_request_must_arrive_soon(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "ARRIVAL_S", 0.02)
-
-    async def script(talk: Talk) -> None:
+    async with talking() as talk:
         frame = framed(struct.pack(">hhih", 999, 0, 5, -1) + bytes(size - 10))
         talk.writer.write(frame[:-1])
         await asyncio.sleep(0.1)
         talk.writer.write(frame[-1:])
         assert await talk.end() is (TimeoutError if size > LARGE_BYTES else InvalidRequestFrame)
 
-    run(script)
 
-
-def test_a_client_that_asks_nothing_waits_only_so_long() -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_client_that_asks_nothing_waits_only_so_long() -> None:
+    async with talking(connections_max_idle_ms="100") as talk:
         assert await talk.end() is TimeoutError
-
-    run(script, connections_max_idle_ms="100")
 
 
 ACLS = RequestKey(CREATE_ACLS, 0, 4)
@@ -324,8 +289,8 @@ CREATION = {
 }
 
 
-def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
-    async def script(talk: Talk) -> None:
+async def test_the_listener_answers_only_while_its_broker_does() -> None:
+    async with talking() as talk:
         talk.send(ACLS, creations=())
         asked = await talk.next_asked()
         assert asked.body == MetadataRequest(())
@@ -336,19 +301,15 @@ def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
         assert talk.counted("TotalTimeMs_count") == {("CreateAcls",): 1}
         assert 50 <= talk.counted("TotalTimeMs_sum")["CreateAcls",] < 20_000
 
-    run(script)
 
-
-def test_what_the_listener_answers_has_the_addresses_of_the_listener() -> None:
-    async def script(talk: Talk) -> None:
+async def test_answers_of_the_listener_have_its_own_addresses() -> None:
+    async with talking() as talk:
         key = RequestKey(DESCRIBE_CLUSTER, 0, 4)
         talk.send(key, include_cluster_authorized_operations=False)
         talk.answer(await talk.next_asked(), KNOWN)
         described = await talk.response(key)
         assert [(one.host, one.port) for one in described.brokers] == [("b", 9093)]
         assert (described.controller_id, described.cluster_id) == (1, "the cluster")
-
-    run(script)
 
 
 class WaitingAdmin:
@@ -362,21 +323,18 @@ class WaitingAdmin:
         return {} if self.goes_on.wait(10) else {frozenset(): {"late": 1.0}}
 
 
-def test_other_connections_are_served_while_the_listener_finds_an_answer() -> None:
+async def test_other_connections_are_served_while_the_listener_finds_an_answer() -> None:
     admin = WaitingAdmin()
-
-    async def script(talk: Talk) -> None:
+    async with talking(admin=admin) as talk:
         key = RequestKey(DESCRIBE_CLIENT_QUOTAS, 0, 4)
         talk.send(key, components=(), strict=False)
         talk.answer(await talk.next_asked(), KNOWN)
         asyncio.get_running_loop().call_later(0.02, admin.goes_on.set)
         assert (await talk.response(key)).entries == ()
 
-    run(script, admin=admin)
 
-
-def test_a_broker_handles_one_request_of_many_elements_at_a_time() -> None:
-    async def script(talk: Talk) -> None:
+async def test_a_broker_handles_one_request_of_many_elements_at_a_time() -> None:
+    async with talking() as talk:
         many = {**ALL_TOPICS, "topics": [{"name": "t"}] * (FEW_ELEMENTS + 1)}
         async with talk.many_elements:
             talk.send(metadata_key(1), **many)
@@ -393,11 +351,9 @@ def test_a_broker_handles_one_request_of_many_elements_at_a_time() -> None:
             talk.answer(await talk.next_asked(), KNOWN)
             await talk.response(metadata_key(2))
 
-    run(script)
 
-
-def test_faults_of_requests_that_the_listener_answers() -> None:
-    async def script(talk: Talk) -> None:
+async def test_request_faults_apply_to_requests_that_the_listener_answers() -> None:
+    async with talking() as talk:
         faults = talk.transport.request_faults
         key = RequestKey(API_VERSIONS, 0, 4)
         faults.append(RequestFault("ApiVersions", None, None, 1, Errors.REQUEST_TIMED_OUT))
@@ -416,8 +372,6 @@ def test_faults_of_requests_that_the_listener_answers() -> None:
         assert await talk.end() is ConnectionLost
         assert talk.asked == []
 
-    run(script)
-
 
 @pytest.mark.parametrize(
     ("fault", "error"),
@@ -426,26 +380,23 @@ def test_faults_of_requests_that_the_listener_answers() -> None:
         (RequestFault("CreateAcls", None, None, 1, delay_ms=20), "security_disabled"),
     ],
 )
-def test_a_fault_refuses_or_delays_what_the_listener_would_answer(
+async def test_a_fault_refuses_or_delays_requests_that_the_listener_would_answer(
     fault: RequestFault, error: str
 ) -> None:
-    async def script(talk: Talk) -> None:
+    async with talking() as talk:
         talk.transport.request_faults.append(fault)
         talk.send(ACLS, creations=[CREATION])
         talk.answer(await talk.next_asked(), KNOWN)
         (result,) = (await talk.response(ACLS)).results
         assert result.error_code.name == error
 
-    run(script)
-
 
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_a_request_that_the_listener_would_answer_is_lost(
+async def test_a_request_that_the_listener_would_answer_is_lost(
     is_cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_WATCH_S", 0.02)
-
-    async def script(talk: Talk) -> None:
+    async with talking() as talk:
         talk.transport.request_faults.append(
             RequestFault("CreateAcls", None, None, 1, None, is_cut)
         )
@@ -455,8 +406,6 @@ def test_a_request_that_the_listener_would_answer_is_lost(
             talk.writer.close()
         assert await talk.end() is ConnectionLost
         assert talk.asked == []
-
-    run(script)
 
 
 @pytest.mark.parametrize(("configured", "limit"), [("999", 999), ("5000", 1000), (None, 1000)])

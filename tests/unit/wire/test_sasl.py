@@ -166,7 +166,7 @@ def test_an_unknown_mechanism_is_answered_with_those_that_are_known() -> None:
         ),
     ],
 )
-def test_who_is_refused_hears_only_what_may_be_known(
+def test_a_refused_client_gets_a_reason_without_secrets(
     mechanism: str, token: bytes, reason: str, told: str | None
 ) -> None:
     asked = authenticator()
@@ -197,7 +197,7 @@ def test_who_is_refused_hears_only_what_may_be_known(
         ),
     ],
 )
-def test_what_plain_refuses(token: bytes, reason: str) -> None:
+def test_plain_refuses_invalid_tokens_with_kafkas_texts(token: bytes, reason: str) -> None:
     server = PlainServer({"alice": "secret", "bob": ""})
     with pytest.raises(SaslAuthenticationFailed) as refused:
         server.evaluate(token)

@@ -42,7 +42,7 @@ def server(known: ScramCredential | None = None) -> ScramServer:
     return ScramServer(SHA_256, users.get, SERVER_NONCE)
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_scram_sha_256_gives_the_answers_of_rfc_7677() -> None:
     exchange = server()
     assert exchange.evaluate(FIRST) == f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
     assert not exchange.is_complete
@@ -65,7 +65,7 @@ def client_final(answer: str, nonce: str) -> tuple[bytes, bytes]:
     return final.encode(), b"v=" + base64.b64encode(expected)
 
 
-def test_sha_512_step_by_step() -> None:
+def test_scram_sha_512_authenticates_a_client() -> None:
     exchange = ScramServer(SHA_512, {"user": credential(SHA_512)}.get)
     answer = exchange.evaluate(FIRST).decode()
     final, expected = client_final(answer, answer.split(",")[0][2:])
@@ -152,7 +152,7 @@ def test_credentials_are_written_as_kafka_writes_them() -> None:
     assert "stored" not in repr(credential())
 
 
-def test_credentials_from_passwords() -> None:
+def test_credentials_are_derived_from_passwords() -> None:
     text = credential_config(SHA_256, "iterations=5000,password=a,password=b")
     made = parse_credential(text)
     assert made is not None

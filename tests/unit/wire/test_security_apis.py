@@ -191,7 +191,7 @@ def test_another_broker_changes_no_credentials(admin: Played) -> None:
     assert admin.calls == []
 
 
-def test_credentials_that_cannot_be_read_or_written(admin: Played) -> None:
+def test_failures_to_read_or_write_credentials_are_answered(admin: Played) -> None:
     admin.failures = [InvalidRequest("no"), InvalidRequest("no")]
     failed = {"error_code": Errors.INVALID_REQUEST, "error_message": "no"}
     described = answer(admin, 50, SimpleNamespace(users=None))

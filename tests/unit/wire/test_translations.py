@@ -70,13 +70,7 @@ from klamm.cluster.requests import (
     LogDirResult,
     ReplicaInfo,
 )
-from klamm.cluster.types import (
-    Broker,
-    ElectionType,
-    EndPoint,
-    ReplicaAssignment,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, ElectionType, EndPoint, ReplicaAssignment, TopicPartition
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
 from klamm.wire.frames import InvalidRequestFrame
@@ -132,7 +126,9 @@ JOIN = {
         (7, 2_000, "i", True),
     ],
 )
-def test_join_group(version: int, rebalance_ms: int, instance: str | None, needs_id: bool) -> None:
+def test_join_group_is_translated_by_its_version(
+    version: int, rebalance_ms: int, instance: str | None, needs_id: bool
+) -> None:
     assert request(11, version, JOIN) == JoinGroupRequest(
         group_id="g",
         session_timeout_ms=1_000,
@@ -171,7 +167,7 @@ def test_a_sync_names_its_protocol_from_version_5_on(absent: str) -> None:
     assert isinstance(request(14, 4, values), SyncGroupRequest)
 
 
-def test_sync_group() -> None:
+def test_sync_group_is_translated_by_its_version() -> None:
     values = {
         "group_id": "g",
         "generation_id": 3,
@@ -217,12 +213,8 @@ def test_an_older_member_that_leaves_gets_its_own_error(
         (8, 5, -1, (3, "m", "i"), -1),
     ],
 )
-def test_offset_commit(
-    version: int,
-    epoch: int,
-    timestamp_ms: int,
-    member: tuple[int, str, str | None],
-    kept_ms: int,
+def test_offset_commit_is_translated_by_its_version(
+    version: int, epoch: int, timestamp_ms: int, member: tuple[int, str, str | None], kept_ms: int
 ) -> None:
     committed = {
         "partition_index": 0,
@@ -283,13 +275,11 @@ def test_an_offset_may_be_committed_without_metadata() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_find_coordinator(version: int) -> None:
+def test_find_coordinator_is_translated_by_its_version(version: int) -> None:
     values = {"key": "g", "key_type": 1}
     assert request(10, version, values) == FindCoordinatorRequest("g", version > 0)
     found = response(
-        10,
-        version,
-        FindCoordinatorResponse(Errors.NONE, Broker(1, (EndPoint("h", 9092),))),
+        10, version, FindCoordinatorResponse(Errors.NONE, Broker(1, (EndPoint("h", 9092),)))
     )
     assert [found[name] for name in ("node_id", "host", "port")] == [1, "h", 9092]
     unknown = response(10, version, FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE))
@@ -297,7 +287,7 @@ def test_find_coordinator(version: int) -> None:
     assert unknown["error_code"].name == "coordinator_not_available"
 
 
-def test_offset_fetch() -> None:
+def test_offset_fetch_is_translated_by_its_version() -> None:
     values = {
         "group_id": "g",
         "topics": [{"name": "t", "partition_indexes": [0]}],
@@ -363,7 +353,7 @@ def fetch(version: int, **limits: object) -> Any:
     return request(1, version, values)
 
 
-def test_fetch() -> None:
+def test_a_fetch_has_the_epochs_of_its_version() -> None:
     limits = {"max_wait_ms": 1_000, "min_bytes": 2, "max_bytes": 9}
     for version, epochs in ((12, (4, 3)), (9, (4, -1)), (4, (-1, -1))):
         asked = {T0: FetchPartition(10, *epochs, max_bytes=7)}
@@ -371,7 +361,7 @@ def test_fetch() -> None:
         assert fetch(version) == FetchRequest(-1, asked, **limits)
 
 
-def test_a_fetch_names_its_session_and_what_leaves_it() -> None:
+def test_a_fetch_names_its_session_and_the_partitions_that_leave_it() -> None:
     forgotten = [{"topic": "t", "partitions": [1, 2]}]
     found = fetch(12, session_id=5, session_epoch=3, forgotten_topics_data=forgotten)
     assert found.metadata == FetchMetadata(5, 3)
@@ -474,7 +464,7 @@ def test_offsets_for_leader_epochs_are_asked_with_both_epochs() -> None:
         assert request(23, version, values) == expected
 
 
-def test_topics_to_be_created() -> None:
+def test_create_topics_is_translated_by_its_version() -> None:
     topic = {
         "name": "t",
         "num_partitions": -1,
@@ -498,7 +488,7 @@ def test_topics_to_be_created() -> None:
         (ApiError(Errors.REQUEST_TIMED_OUT), None),
     ],
 )
-def test_messages_of_elections(error: ApiError, message: str | None) -> None:
+def test_results_of_elections_have_kafkas_messages(error: ApiError, message: str | None) -> None:
     answer = response(43, 2, ElectLeadersResponse(Errors.NONE, {T0: error}))
     ((one,),) = (topic["partition_result"] for topic in answer["replica_election_results"])
     assert one["error_message"] == message
@@ -513,7 +503,7 @@ def test_only_partitions_say_that_a_broker_is_not_the_controller() -> None:
     assert failed["error_code"].name == "unknown_server_error"
 
 
-def test_messages_of_reassignments() -> None:
+def test_results_of_reassignments_have_kafkas_messages() -> None:
     idle, unknown = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS), ApiError()
     partitions = {T0: idle, TopicPartition("t", 1): unknown}
     answer = response(45, 0, AlterPartitionReassignmentsResponse(ApiError(), partitions))
@@ -546,7 +536,9 @@ def test_a_coordinator_has_the_message_of_its_error(error: Errors, message: str)
 
 
 @pytest.mark.parametrize(("key_type", "is_transactional"), [(0, False), (1, True), (2, None)])
-def test_types_of_coordinators(key_type: int, is_transactional: bool | None) -> None:
+def test_only_known_types_of_coordinators_are_found(
+    key_type: int, is_transactional: bool | None
+) -> None:
     values = {"key": "g", "key_type": key_type}
     if is_transactional is None:
         with pytest.raises(RefusedRequest) as refused:
@@ -590,7 +582,7 @@ def test_authorized_operations_are_described_if_asked_for(
         (Errors.NOT_COORDINATOR, True, -(2**31)),
     ],
 )
-def test_authorized_operations_of_a_group(
+def test_authorized_operations_of_a_group_are_described_if_asked_for(
     error: Errors, *, is_asked: bool, operations: int
 ) -> None:
     asked = request(15, 5, {"groups": ("g",), "include_authorized_operations": is_asked})
@@ -628,7 +620,7 @@ def test_topics_are_deleted_by_name_or_by_id() -> None:
     assert {one["error_code"].name for one in results} == {"not_controller"}
 
 
-def test_elections() -> None:
+def test_elect_leaders_is_translated_by_its_version() -> None:
     values = {"election_type": 1, "topic_partitions": None, "timeout": SECOND}
     unclean, preferred = ElectionType.UNCLEAN, ElectionType.PREFERRED
     assert request(43, 2, values) == ElectLeadersRequest(unclean, None, 1_000)

@@ -82,7 +82,7 @@ def test_a_call_has_a_result_or_an_error_and_may_be_cancelled(hub: BrokerHub) ->
     assert hub.call(lambda: 3).result(WAIT_S) == 3
 
 
-def test_events_run_one_after_the_other_and_those_of_nobody_are_lost(hub: BrokerHub) -> None:
+def test_events_run_one_by_one_and_those_of_unknown_actors_are_lost(hub: BrokerHub) -> None:
     seen: list[int] = []
     done = threading.Event()
     hub.add(Calls(ONE))

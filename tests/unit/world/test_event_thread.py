@@ -3,94 +3,84 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from klamm.controller.kafka_controller import KafkaController
 from klamm.world.real.running_node import EventThread
 from tests.unit.controller.cluster import Cluster
 from tests.waiting import wait_until
 
 
+@pytest.fixture
+def controller() -> KafkaController:
+    return Cluster().start(0).controllers[0]
+
+
+@pytest.fixture
+def thread(controller: KafkaController) -> Iterator[EventThread]:
+    """The thread of the controller, which the test starts."""
+    found = EventThread(controller, controller.clock)
+    yield found
+    found.kill()
+
+
 @pytest.mark.parametrize("end", [EventThread.kill, EventThread.stop])
 def test_a_thread_that_was_ended_before_it_started_ends(
-    end: Callable[[EventThread], None],
+    controller: KafkaController, thread: EventThread, end: Callable[[EventThread], None]
 ) -> None:
-    cluster = Cluster()
-    cluster.start(0)
-    thread = EventThread(cluster.controllers[0], cluster.clock)
     before = threading.active_count()
     end(thread)
     if end is EventThread.stop:
-        cluster.controllers[0].step()
+        controller.step()
     thread.start()
     thread.kill()
     assert threading.active_count() == before
 
 
 def test_an_event_that_arrives_while_the_thread_goes_to_sleep_wakes_it(
-    monkeypatch: pytest.MonkeyPatch,
+    controller: KafkaController, thread: EventThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = Cluster()
-    cluster.start(0)
-    controller = cluster.controllers[0]
-    thread = EventThread(controller, cluster.clock)
-
     def shut_down_meanwhile() -> None:
         monkeypatch.undo()
         controller.shutdown()
 
     monkeypatch.setattr(controller, "next_due_ms", shut_down_meanwhile)
     thread.start()
-    try:
-        wait_until(lambda: controller.is_shut_down, what="the event that arrived meanwhile")
-    finally:
-        thread.kill()
-    assert controller.is_shut_down
+    assert wait_until(lambda: controller.is_shut_down, what="the event that arrived meanwhile")
 
 
 def test_a_timer_that_is_centuries_away_does_not_end_the_thread(
-    monkeypatch: pytest.MonkeyPatch,
+    controller: KafkaController, thread: EventThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = Cluster()
-    cluster.start(0)
-    controller = cluster.controllers[0]
     monkeypatch.setattr(controller, "next_due_ms", lambda: 1e17)
-    thread = EventThread(controller, cluster.clock)
     thread.start()
-    try:
-        for _ in range(2):
-            controller.on_candidacy_changed()
-            wait_until(lambda: not controller.events.has_work())
-        assert thread._thread.is_alive()
-    finally:
-        thread.kill()
+    for _ in range(2):
+        controller.on_candidacy_changed()
+        wait_until(lambda: not controller.events.has_work())
+    assert thread._thread.is_alive()
 
 
-def test_a_paused_thread_processes_no_event() -> None:
-    cluster = Cluster()
-    cluster.start(0)
-    controller = cluster.controllers[0]
-    thread = EventThread(controller, cluster.clock)
+def test_a_paused_thread_processes_no_event(
+    controller: KafkaController, thread: EventThread
+) -> None:
     thread.pause()
     thread.start()
-    try:
-        controller.on_candidacy_changed()
-        assert not threading.Event().wait(0.05)
-        assert controller.events.has_work()
-        thread.resume()
-        wait_until(lambda: not controller.events.has_work())
-    finally:
-        thread.kill()
+    controller.on_candidacy_changed()
+    assert not threading.Event().wait(0.05)
+    assert controller.events.has_work()
+    thread.resume()
+    wait_until(lambda: not controller.events.has_work())
 
 
 @pytest.mark.parametrize("end", [EventThread.kill, EventThread.stop])
 def test_the_end_of_a_thread_waits_for_the_event_in_progress(
-    end: Callable[[EventThread], None], monkeypatch: pytest.MonkeyPatch
+    controller: KafkaController,
+    thread: EventThread,
+    end: Callable[[EventThread], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Cluster()
-    cluster.start(0)
-    controller = cluster.controllers[0]
     step, has_begun, may_end = controller.step, threading.Event(), threading.Event()
 
     def slow_step() -> bool:
@@ -99,7 +89,6 @@ def test_the_end_of_a_thread_waits_for_the_event_in_progress(
         return step()
 
     monkeypatch.setattr(controller, "step", slow_step)
-    thread = EventThread(controller, cluster.clock)
     thread.start()
     has_begun.wait()
     ending = threading.Thread(target=end, args=(thread,))
@@ -112,14 +101,13 @@ def test_the_end_of_a_thread_waits_for_the_event_in_progress(
     assert not thread._thread.is_alive()
 
 
-def test_a_thread_that_is_stopped_lets_its_controller_resign_even_if_it_is_paused() -> None:
-    cluster = Cluster()
-    cluster.start(0)
+def test_a_thread_that_is_stopped_lets_its_controller_resign_even_if_it_is_paused(
+    controller: KafkaController, thread: EventThread
+) -> None:
     before = threading.active_count()
-    thread = EventThread(cluster.controllers[0], cluster.clock)
     thread.start()
     thread.pause()
     thread.stop()
     assert threading.active_count() == before
-    assert cluster.controllers[0].is_shut_down
-    assert not cluster.controllers[0].is_active
+    assert controller.is_shut_down
+    assert not controller.is_active

@@ -94,7 +94,7 @@ def test_a_log_that_cannot_be_written_counts_as_well(tmp_path: Path, times: int)
     guarded.close()
 
 
-def test_a_failure_that_is_over_before_it_is_looked_at_holds_nobody(tmp_path: Path) -> None:
+def test_a_failure_that_is_over_before_the_check_holds_no_candidate(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path)
     log = guarded.logs.open(1)
     for _ in range(2):

@@ -143,7 +143,7 @@ def test_a_journal_that_is_closed_when_the_disk_works_again_has_what_was_pending
     assert kinds == [Kind.EVENT, Kind.EVENT, Kind.JOURNAL_ROWS_LOST]
 
 
-def test_a_torn_last_row_is_cut_and_a_row_says_so(tmp_path: Path) -> None:
+def test_a_torn_last_row_is_cut_and_reported_by_a_row(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     row = msgspec.json.encode(a_row(1))
     path.write_bytes(row + b"\n" + row[:30])
@@ -314,7 +314,7 @@ def test_each_log_is_written_as_soon_as_its_own_disk_works(tmp_path: Path) -> No
     logs.close()
 
 
-def test_kafka_logs_whose_folder_cannot_be_made_say_so(tmp_path: Path) -> None:
+def test_kafka_logs_without_a_usable_folder_report_it(tmp_path: Path) -> None:
     (tmp_path / "broker-1").write_text("a file")
     with pytest.raises(JournalUnwritable, match=r"cannot create .*broker-1: File exists"):
         KafkaLogs(tmp_path, WallClock(), "INFO").open(1)

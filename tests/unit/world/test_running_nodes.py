@@ -100,9 +100,7 @@ def test_a_broker_starts_runs_and_stops(
     assert changes == [(1, True), (1, False)]
 
 
-def test_who_waits_for_the_start_of_a_broker_hears_that_it_was_stopped(
-    nodes: RunningNodes,
-) -> None:
+def test_waiting_for_the_start_of_a_broker_fails_once_it_is_stopped(nodes: RunningNodes) -> None:
     started = nodes.add(1, node())
     nodes.take(1)
     with pytest.raises(KlammError, match="broker 1 was stopped before it was registered"):
@@ -143,7 +141,7 @@ def test_the_end_of_a_broker_that_failed_is_awaited_once(nodes: RunningNodes) ->
     nodes.await_end(1)
 
 
-def test_nobody_needs_to_hear_of_changes() -> None:
+def test_a_running_node_needs_no_listener() -> None:
     nodes = RunningNodes()
     started = nodes.add(1, node())
     nodes.on_started(1)

@@ -33,7 +33,7 @@ def tree() -> DataTree:
     return tree
 
 
-def test_stats(tree: DataTree) -> None:
+def test_stats_follow_writes_of_a_znode_and_its_children(tree: DataTree) -> None:
     found = tree.nodes["/a"].stat()
     assert (found.czxid, found.mzxid, found.pzxid) == (1, 1, 3)
     assert (found.ctime_ms, found.mtime_ms) == (10, 10)
@@ -69,7 +69,7 @@ def test_stats(tree: DataTree) -> None:
         (Check("/a", 0), ResultCode.OK),
     ],
 )
-def test_what_is_refused_changes_nothing(tree: DataTree, op: WriteOp, code: ResultCode) -> None:
+def test_a_refused_operation_changes_nothing(tree: DataTree, op: WriteOp, code: ResultCode) -> None:
     before = state(deepcopy(tree))
     assert apply(tree, op, zxid=9, ms=90).code is code
     if code is not ResultCode.OK:
@@ -91,7 +91,7 @@ def test_a_transaction_that_fails_is_undone(tree: DataTree, op: WriteOp) -> None
     failed = apply(tree, op, SetData("/a", b"more"), Check("/x", 0), Check("/a", 0), zxid=9, ms=90)
     assert (failed.code, failed.failed_index) == (ResultCode.NONODE, 2)
     assert [result.code.name for result in failed.results] == [
-        *("OK", "OK", "NONODE", "RUNTIMEINCONSISTENCY"),
+        *("OK", "OK", "NONODE", "RUNTIMEINCONSISTENCY")
     ]
     assert state(tree) == before
 
@@ -148,5 +148,5 @@ def test_a_copy_is_independent(tree: DataTree) -> None:
         ("/a\ufff0", False),
     ],
 )
-def test_paths(path: str, valid: bool) -> None:
+def test_invalid_paths_are_recognized(path: str, valid: bool) -> None:
     assert is_valid(path) is valid

@@ -90,7 +90,7 @@ def fails_at(store: MemoryStore, number: int, error: type[Exception]) -> None:
     store.server.before_op = before
 
 
-def test_what_was_dumped_is_there_and_nothing_else() -> None:
+def test_a_load_writes_all_znodes_of_the_dump_but_ephemerals() -> None:
     znodes, store = source(), new_store()
     told: list[tuple[int, int]] = []
     result = load(
@@ -144,7 +144,7 @@ class Refusing(MemoryStore):
         ]
 
 
-def test_what_may_not_be_read_is_in_the_dump() -> None:
+def test_znodes_that_may_not_be_read_are_in_the_dump() -> None:
     store = Refusing(MemoryServer(VirtualClock()))
     store.write([[Create(path, b"x")] for path in ("/a", "/a/s", "/a/s/b", "/a/t")])
     found = dump(store, "/a")
@@ -193,7 +193,7 @@ def test_the_parts_above_a_part_are_made() -> None:
     assert made.added == ("/x", "/x/y")
 
 
-def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
+def test_znodes_of_zookeeper_and_unreadable_ones_are_left_out() -> None:
     made = plan_load(
         [
             DumpedZNode("/zookeeper", data=""),
@@ -222,7 +222,7 @@ def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
         ([DumpedZNode(LOADING_PATH, data="{}")], "it was made during an unfinished load"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_anything_is(
+def test_znodes_that_cannot_be_written_are_refused_before_anything_is_written(
     znodes: list[DumpedZNode], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
@@ -239,7 +239,7 @@ def test_the_largest_znode_that_fits_into_a_transaction_is_loaded(op: Create | S
         plan_load(larger)
 
 
-def test_a_place_that_is_not_empty_is_left_as_it_is() -> None:
+def test_a_target_that_is_not_empty_is_not_changed() -> None:
     store = new_store()
     store.write([[Create(f"/{name}", b"")] for name in "gfedcba"])
     before = tree_of(store)
@@ -257,7 +257,9 @@ def test_zookeepers_own_znode_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreError, OperationTooBig])
-def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exception]) -> None:
+def test_an_interrupted_load_is_reported_and_completes_when_it_is_repeated(
+    error: type[Exception],
+) -> None:
     store = new_store()
     fails_at(store, 20, error)
     with pytest.raises(PartlyLoaded, match="128 of 303 znodes and /klamm-loading") as caught:
@@ -282,7 +284,7 @@ def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exc
     assert tree_of(store) == tree_of(whole)
 
 
-def test_what_was_cut_short_is_taken_away() -> None:
+def test_an_interrupted_load_is_removed() -> None:
     store = new_store()
     fails_at(store, 20, StoreError)
     with pytest.raises(PartlyLoaded):
@@ -294,7 +296,7 @@ def test_what_was_cut_short_is_taken_away() -> None:
         undo(store, [plan_load([]), plan()])
 
 
-def test_a_load_that_ended_is_not_taken_away() -> None:
+def test_a_complete_load_is_not_removed() -> None:
     store = new_store()
     load(store, plan())
     before = tree_of(store)
@@ -306,7 +308,7 @@ def test_a_load_that_ended_is_not_taken_away() -> None:
 @pytest.mark.parametrize(
     "written", [SetData("/a/1", b"mine"), Create("/a/1", b"1", ephemeral=True)]
 )
-def test_who_writes_at_the_same_time_is_noticed(written: SetData | Create) -> None:
+def test_a_concurrent_writer_is_noticed(written: SetData | Create) -> None:
     store = new_store()
     fails_at(store, 20, StoreError)
     with pytest.raises(PartlyLoaded):

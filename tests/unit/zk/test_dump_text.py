@@ -58,7 +58,7 @@ def refused(text: bytes) -> str:
         ),
     ],
 )
-def test_what_is_no_dump_is_one_line(text: bytes, said: str) -> None:
+def test_an_invalid_dump_is_refused_in_one_line(text: bytes, said: str) -> None:
     assert said in refused(text)
 
 
@@ -84,7 +84,7 @@ def test_deep_nesting_does_not_end_the_process() -> None:
     assert "not a dump" in refused(b'[{"path":"/a","x":' + b"[" * 100_000)
 
 
-def test_a_file_is_named(tmp_path: Path) -> None:
+def test_an_error_about_a_dump_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     for make, said in (
         (lambda: None, f"cannot read the dump {path}: No such file or directory"),
@@ -117,13 +117,13 @@ def test_a_file_is_named(tmp_path: Path) -> None:
         ("/x", "0xff00000000001000", False),
     ],
 )
-def test_who_is_ephemeral(path: str, owner: str, expected: bool) -> None:
+def test_ephemerals_are_known_by_owner_or_path(path: str, owner: str, expected: bool) -> None:
     znode = DumpedZNode(path, ephemeral_owner=owner)
     assert is_ephemeral(znode) is expected
     assert bool(owner_of(znode)) is (expected and owner is not msgspec.UNSET)
 
 
-def test_null_empty_and_binary_are_three_things() -> None:
+def test_null_empty_and_binary_data_are_distinguished() -> None:
     null, empty, binary = parse_dump(
         b'[{"path":"/n","data":null},{"path":"/e","data":""},{"path":"/b","base64":"/wA="}]'
     )

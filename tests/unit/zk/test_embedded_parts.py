@@ -38,7 +38,7 @@ from tests.waiting import wait_until
         ("h:1,g:2/a/b/", "h:1,g:2", "/a/b"),
     ],
 )
-def test_addresses(address: str, servers: str, chroot: str) -> None:
+def test_an_address_has_servers_and_a_chroot(address: str, servers: str, chroot: str) -> None:
     found, path = parse_address(address)
     assert (found, path.path) == (servers, chroot)
 
@@ -55,7 +55,7 @@ def test_addresses(address: str, servers: str, chroot: str) -> None:
         ("h:x", "not a ZooKeeper address: 'h:x'"),
     ],
 )
-def test_what_is_no_address(address: str, said: str) -> None:
+def test_an_invalid_address_is_refused(address: str, said: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_address(address)
     assert refused.value.message.startswith(said)
@@ -72,7 +72,9 @@ def test_what_is_no_address(address: str, said: str) -> None:
         ("1 ERROR x: old\n1 INFO x: new\n", 15, "1 INFO x: new"),
     ],
 )
-def test_the_last_words_of_a_server(tmp_path: Path, log: str, start: int, words: str) -> None:
+def test_the_last_error_in_the_log_of_a_server_is_shown(
+    tmp_path: Path, log: str, start: int, words: str
+) -> None:
     path = tmp_path / LOG_NAME
     path.write_text(log)
     assert _last_words(path, start) == words
@@ -113,7 +115,7 @@ def answering() -> Iterator[Answering]:
         ("", False, False),
     ],
 )
-def test_a_server_serves_if_it_is_the_one_that_was_started(
+def test_only_the_server_that_was_started_counts_as_serving(
     tmp_path: Path, answering: Answering, answer: str, alone: bool, member: bool
 ) -> None:
     answering.answer, port = answer.replace("{}", str(tmp_path)), answering.server_address[1]
@@ -122,13 +124,13 @@ def test_a_server_serves_if_it_is_the_one_that_was_started(
     assert EmbeddedZooKeeper(tmp_path, port, quorum={})._serves() is member
 
 
-def test_nobody_serves(tmp_path: Path, answering: Answering) -> None:
+def test_a_port_without_a_server_does_not_serve(tmp_path: Path, answering: Answering) -> None:
     port = answering.server_address[1]
     answering.server_close()
     assert not EmbeddedZooKeeper(tmp_path, port)._serves()
 
 
-def test_the_command_line_and_the_settings(tmp_path: Path) -> None:
+def test_a_server_starts_with_the_configured_command_line_and_settings(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(
         tmp_path, 9, tick_time_ms=700, heap_mb=64, fsync=False, quorum={"initLimit": "20"}
     )
@@ -189,14 +191,16 @@ def test_a_supervisor_passes_sigterm_on_and_ends_with_the_status_of_its_command(
         assert supervisor.wait(20) == 7
 
 
-def test_a_server_that_was_not_started() -> None:
+def test_a_server_that_was_not_started_can_be_killed_and_closed() -> None:
     server = EmbeddedZooKeeper()
     assert (server.is_running, server.has_crashed, server.is_paused) == (False, False, False)
     server.kill()
     server.close()
 
 
-def test_without_the_jars_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jars_are_an_error_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embedded, "find_spec", lambda _: None)
     with pytest.raises(ZooKeeperUnavailable, match=r"the pyspark wheel, .* is not installed") as no:
         embedded._class_path()

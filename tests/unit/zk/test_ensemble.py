@@ -24,7 +24,7 @@ THREE = ("follower", "leader", "follower")
         (GARBAGE, "no answer"),
     ],
 )
-def test_what_a_server_answers_is_its_state(tmp_path: Path, role: str, state: str) -> None:
+def test_the_answer_of_a_server_is_its_state(tmp_path: Path, role: str, state: str) -> None:
     with played_ensemble(tmp_path, [role]) as (ensemble, servers):
         assert ensemble.states() == [ServerState(1, servers[1].connect_string, state)]
         servers[1].is_starting = True
@@ -38,7 +38,7 @@ def test_what_a_server_answers_is_its_state(tmp_path: Path, role: str, state: st
     assert ensemble.state(1) == "no answer"
 
 
-def test_a_majority() -> None:
+def test_a_majority_is_more_than_half_of_the_servers() -> None:
     sizes = {size: EmbeddedEnsemble(Path(), size).majority for size in (1, 3, 5)}
     assert sizes == {1: 1, 3: 2, 5: 3}
 
@@ -83,7 +83,9 @@ def test_a_single_server_is_its_leader(tmp_path: Path) -> None:
         ("resume", {"paused"}),
     ],
 )
-def test_what_the_state_of_a_server_allows(tmp_path: Path, action: str, allowed: set[str]) -> None:
+def test_the_state_of_a_server_decides_what_may_be_done_to_it(
+    tmp_path: Path, action: str, allowed: set[str]
+) -> None:
     with played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers):
         for state in ("running", "paused", "down"):
             _bring_into(servers[1], state)
@@ -146,7 +148,9 @@ def test_a_quorum_is_regained_with_all_servers(tmp_path: Path) -> None:
         assert all(server.calls[-1] == "kill" for server in servers.values())
 
 
-def test_a_quorum_that_is_not_regained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quorum_that_is_not_regained_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail() -> None:
         raise ZooKeeperUnavailable("no start")
 
@@ -161,7 +165,7 @@ def test_a_quorum_that_is_not_regained(tmp_path: Path, monkeypatch: pytest.Monke
             ensemble.regain_quorum()
 
 
-def test_a_quorum_that_does_not_come_is_described(
+def test_the_error_about_a_missing_quorum_describes_its_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("klamm.zk.ensemble.QUORUM_TIMEOUT_S", 0.05)

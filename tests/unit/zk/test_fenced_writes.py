@@ -10,16 +10,7 @@ from klamm.cluster.errors import OperationTooBig, StoreError
 from klamm.zk.fenced_writes import FencedDeleter, FencedWriter
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
-from klamm.zk.store import (
-    Check,
-    Create,
-    Delete,
-    Exists,
-    ReadOp,
-    ResultCode,
-    Transaction,
-    WriteOp,
-)
+from klamm.zk.store import Check, Create, Delete, Exists, ReadOp, ResultCode, Transaction, WriteOp
 from klamm.zk.znode_client import ZNodeClient
 from tests.conformance.factories import ManualClock, ok
 
@@ -51,7 +42,7 @@ def creates(count: int, data: bytes | None = None) -> list[WriteOp]:
     return [Create(f"/n{i:03d}", data) for i in range(count)]
 
 
-def test_groups_are_filled() -> None:
+def test_operations_fill_groups_in_order() -> None:
     assert Recorder(group_size=4).sizes(creates(10)) == [4, 4, 2]
     assert Recorder(group_size=1).sizes(creates(3)) == [1, 1, 1]
     assert Recorder().sizes([]) == []

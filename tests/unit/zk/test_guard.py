@@ -7,13 +7,7 @@ import pytest
 
 from klamm.cluster.errors import NotKlamm
 from klamm.zk.dump import dump
-from klamm.zk.guard import (
-    MARKER_PATH,
-    RunInfo,
-    check_may_run_in,
-    create_marker,
-    foreign_cluster,
-)
+from klamm.zk.guard import MARKER_PATH, RunInfo, check_may_run_in, create_marker, foreign_cluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
 from tests.unit.tools.vectors import memory_server
@@ -63,7 +57,7 @@ def test_a_strange_tree_is_asked_about(client: KafkaZkClient) -> None:
     assert foreign_cluster(client) == "the Kafka cluster without an id"
 
 
-def test_an_unreadable_cluster_id_is_said(client: KafkaZkClient) -> None:
+def test_an_unreadable_cluster_id_is_reported(client: KafkaZkClient) -> None:
     client.create_recursive("/cluster/id", b"x")
     assert foreign_cluster(client) == "the Kafka cluster with an unreadable /cluster/id"
 

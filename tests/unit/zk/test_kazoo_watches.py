@@ -82,7 +82,7 @@ def test_an_event_uses_up_the_watches_it_concerns(table: WatchTable) -> None:
     assert armed(table) == {"/a": CHILD, "/b": DATA}
 
 
-def test_what_fires_before_the_answer_is_not_armed(table: WatchTable) -> None:
+def test_a_watch_that_fires_before_the_response_is_not_armed(table: WatchTable) -> None:
     request = send(table, a=DATA, b=DATA)
     assert table.fired(CHANGED, "/a")
     answer(request)

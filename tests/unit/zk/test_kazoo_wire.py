@@ -9,15 +9,7 @@ import pytest
 from klamm.cluster.errors import OperationTooBig
 from klamm.zk.kazoo_wire import Chroot, Multi, SingleRead, multi_reads, result_code
 from klamm.zk.request_size import GROUP_BYTES
-from klamm.zk.store import (
-    Check,
-    Exists,
-    GetChildren,
-    GetData,
-    ReadResult,
-    ResultCode,
-    Stat,
-)
+from klamm.zk.store import Check, Exists, GetChildren, GetData, ReadResult, ResultCode, Stat
 
 ROOT = Chroot("")
 HEADER = struct.pack("!iqi", 1, 77, 0)
@@ -59,7 +51,7 @@ def test_a_path_too_big_is_refused() -> None:
         SingleRead(op, ROOT, lambda _, __: None)
 
 
-def test_the_answer_to_a_multi_read() -> None:
+def test_the_response_to_a_multi_read_is_decoded() -> None:
     paths = ("/a", "/b", "/empty")
     ops = [*map(GetData, paths), Exists("/a"), GetChildren("/"), Exists("/c")]
     [request] = multi_reads(ops, ROOT)

@@ -12,12 +12,7 @@ import pytest
 
 from klamm.cluster.errors import ControllerMoved, StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
-from klamm.cluster.types import (
-    Broker,
-    LeaderAndIsr,
-    LeaderIsrAndControllerEpoch,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.zk.controller_client import ControllerZkClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
@@ -266,7 +261,7 @@ def test_a_lost_reply_leaves_no_top_level_path_out(after: bool) -> None:
         assert set(PERSISTENT_ZK_PATHS) <= set(server.tree.nodes)
 
 
-def test_lost_replies_to_single_writes() -> None:
+def test_single_writes_survive_lost_replies() -> None:
     server, store = world()
     client = KafkaZkClient(store)
 

@@ -98,7 +98,9 @@ def test_a_certificate_that_is_not_trusted_says_why() -> None:
         ({"CA": "", "KEY": ""}, ZooKeeperSecurity()),
     ],
 )
-def test_settings_of_the_environment(environ: dict[str, str], expected: ZooKeeperSecurity) -> None:
+def test_security_is_read_from_the_environment(
+    environ: dict[str, str], expected: ZooKeeperSecurity
+) -> None:
     given = {f"KLAMM_ZK_TLS_{name}": value for name, value in environ.items()}
     assert security_of(given) == expected
     with_digest = security_of({**given, "KLAMM_ZK_DIGEST": "u:p"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 import struct
 import zlib
 from collections import Counter
@@ -123,7 +122,7 @@ def test_a_failed_multi_is_the_same_after_zookeeper_replaced_its_types(
 
 
 @pytest.mark.parametrize("cut", [5, 9, 13, 44])
-def test_a_torn_tail_is_said(tmp_path: Path, cut: int) -> None:
+def test_a_torn_tail_is_reported(tmp_path: Path, cut: int) -> None:
     last = transactions(LOG)[-1]
     torn = tmp_path / "log.1"
     data = LOG.read_bytes()
@@ -152,14 +151,14 @@ def test_a_file_without_transactions_is_empty(tmp_path: Path, content: bytes) ->
 
 
 @pytest.mark.parametrize("content", [b"ZK", b"hello, this is a text", b"ZKSN" + b"\0" * 40])
-def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_transaction_log_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(content)
     with pytest.raises(EnvironmentProblem, match=r"log\.1 is not a ZooKeeper transaction log"):
         list(read_txn_log(path))
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_transaction_log_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"ZKLG\0\0\0\x03" + b"\0" * 8)
     with pytest.raises(EnvironmentProblem, match="version 3"):
@@ -209,44 +208,30 @@ def test_only_a_session_owns_a_znode_in_a_snapshot(tmp_path: Path, stored: int, 
     assert changed == last._replace(node=last.node._replace(ephemeral_owner=owner))
 
 
-def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.0"
-    path.write_bytes((DATA / "snapshot.0").read_bytes().replace(b"\2", b"\3", 1))
-    with pytest.raises(EnvironmentProblem, match="version 3 is not supported, expected 2"):
-        list(read_entries(path))
+SNAPSHOT = (DATA / "snapshot.0").read_bytes()
 
 
-@pytest.mark.parametrize("size", [8, 100, 400])
-def test_a_torn_snapshot_is_refused(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "snapshot.0"
-    path.write_bytes((DATA / "snapshot.0").read_bytes()[:size])
-    with pytest.raises(EnvironmentProblem, match="is a damaged snapshot"):
-        list(read_entries(path))
-
-
-def test_a_snapshot_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.0"
-    data = bytearray((DATA / "snapshot.0").read_bytes())
-    data[-60] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(EnvironmentProblem, match="checksum"):
-        list(read_entries(path))
-
-
-def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.1"
-    shutil.copy(LOG, path)
-    with pytest.raises(EnvironmentProblem, match="is not a ZooKeeper snapshot"):
-        list(read_entries(path))
-
-
-def test_a_snapshot_that_is_compressed_by_snappy_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "snapshot.4e.snappy"
-    path.write_bytes(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
-    with pytest.raises(
-        EnvironmentProblem, match="is compressed with snappy, which is not supported"
-    ):
-        list(read_entries(path))
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("snapshot.0", SNAPSHOT.replace(b"\2", b"\3", 1), "version 3 is not supported, expected 2"),
+        *(("snapshot.0", SNAPSHOT[:size], "is a damaged snapshot") for size in (8, 100, 400)),
+        ("snapshot.0", SNAPSHOT[:-60] + bytes([SNAPSHOT[-60] ^ 1]) + SNAPSHOT[-59:], "checksum"),
+        ("snapshot.1", LOG.read_bytes(), "is not a ZooKeeper snapshot"),
+        (
+            "snapshot.4e.snappy",
+            b"\x82SNAPPY\0\0\0\0\1\0\0\0\1",
+            "compressed with snappy, which is not",
+        ),
+    ],
+    ids=["version", "torn at 8", "torn at 100", "torn at 400", "flipped bit", "log", "snappy"],
+)
+def test_a_snapshot_that_cannot_be_read_is_refused(
+    tmp_path: Path, name: str, content: bytes, problem: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=problem):
+        list(read_entries(tmp_path / name))
 
 
 def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> None:
@@ -262,7 +247,7 @@ def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> No
     assert damage.text.endswith(f" bytes; the remaining {lost} bytes are ignored")
 
 
-def test_a_checksummed_record_that_is_none_is_said(tmp_path: Path) -> None:
+def test_a_malformed_record_with_a_valid_checksum_is_reported(tmp_path: Path) -> None:
     short, unknown = b"\0" * 20, b"\0" * 28 + b"\0\0\0\x63"
     frames = (struct.pack(">qi", zlib.adler32(p), len(p)) + p + b"B" for p in (short, unknown))
     path = tmp_path / "log.1"
@@ -292,7 +277,7 @@ def test_the_end_of_a_session_names_its_znodes_since_36(
     assert found.ops == (TxnOp(TxnType.CLOSE_SESSION, paths=paths),)
 
 
-def test_stretches_tell_which_transactions_there_are(tmp_path: Path) -> None:
+def test_stretches_show_which_transactions_there_are(tmp_path: Path) -> None:
     whole = transactions(LOG)
     assert list(read_stretches(LOG)) == [ZxidStretch(16, 1, 1328)]
     data = LOG.read_bytes()
@@ -302,7 +287,7 @@ def test_stretches_tell_which_transactions_there_are(tmp_path: Path) -> None:
     assert list(read_stretches(cut)) == [ZxidStretch(16, 1, 9), ZxidStretch(after, 20, 1327)]
 
 
-def test_a_damaged_number_is_no_stretch_of_its_own(tmp_path: Path) -> None:
+def test_a_damaged_zxid_does_not_begin_another_stretch(tmp_path: Path) -> None:
     hit = transactions(LOG)[700]
     data = bytearray(LOG.read_bytes())
     data[hit.offset + 12 + 12] ^= 0x40

@@ -43,14 +43,14 @@ ids = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
         '\ufeff{"brokerid":3}',
     ],
 )
-def test_what_jackson_tolerates(text: str) -> None:
+def test_json_that_jackson_tolerates_is_read(text: str) -> None:
     assert ControllerZNode.decode(text.encode()) == 3
 
 
 @pytest.mark.parametrize(
     "text", ["{'brokerid':3}", '{"brokerid":03}', '{"brokerid":NaN}', "nope", '{"brokerid":3', "3x"]
 )
-def test_what_is_not_json_to_jackson(text: str) -> None:
+def test_text_that_is_not_json_to_jackson_is_none(text: str) -> None:
     assert ControllerZNode.decode(text.encode()) is None
 
 
@@ -66,22 +66,22 @@ def test_what_is_not_json_to_jackson(text: str) -> None:
         " ",
     ],
 )
-def test_what_is_json_but_no_broker_id(text: str) -> None:
+def test_json_without_a_broker_id_is_malformed(text: str) -> None:
     with pytest.raises(MalformedZNode):
         ControllerZNode.decode(text.encode())
 
 
 @pytest.mark.parametrize("data", [b"\xff", b'{"a":"\xff"}', b"[" * 100_000])
-def test_bytes_that_are_no_text(data: bytes) -> None:
+def test_bytes_that_are_not_utf_8_are_none(data: bytes) -> None:
     assert TopicPartitionStateZNode.decode(data, 0) is None
 
 
-def test_utf_16_is_read() -> None:
+def test_json_in_utf_16_is_read() -> None:
     assert ControllerZNode.decode('{"brokerid":3}'.encode("utf-16")) == 3
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1_0", "+", "²", "0x1"])
-def test_epochs_that_java_does_not_parse(text: str) -> None:
+def test_an_epoch_that_java_does_not_parse_is_malformed(text: str) -> None:
     with pytest.raises(MalformedZNode, match="For input string"):
         ControllerEpochZNode.decode(text.encode())
 
@@ -109,7 +109,9 @@ def test_a_null_znode_is_refused_where_jackson_gets_it() -> None:
         ('{"partitions":[{"topic":"t","replicas":[2]}]}', ("t", 0)),
     ],
 )
-def test_reassignments_are_coerced(text: str, expected: tuple[str, int]) -> None:
+def test_fields_of_reassignments_are_coerced_as_by_jackson(
+    text: str, expected: tuple[str, int]
+) -> None:
     assert ReassignPartitionsZNode.decode(text.encode()) == {TopicPartition(*expected): (2,)}
 
 
@@ -126,13 +128,13 @@ def test_reassignments_are_coerced(text: str, expected: tuple[str, int]) -> None
         '{"partitions":[],"more":1}',
     ],
 )
-def test_reassignments_that_kafka_takes_for_empty(text: str) -> None:
+def test_text_that_kafka_takes_for_no_reassignments_is_not_json(text: str) -> None:
     with pytest.raises(UnparsableJson):
         ReassignPartitionsZNode.decode(text.encode())
 
 
 @pytest.mark.parametrize("text", ["null", '{"partitions":[null]}'])
-def test_reassignments_that_kafka_stumbles_over(text: str) -> None:
+def test_null_reassignments_are_malformed(text: str) -> None:
     with pytest.raises(MalformedZNode):
         ReassignPartitionsZNode.decode(text.encode())
 

@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.cluster.types import (
-    Broker,
-    EndPoint,
-    LeaderAndIsr,
-    ReplicaAssignment,
-    TopicPartition,
-)
+from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.zk import znodes
 from klamm.zk.znodes import MalformedZNode, UnparsableJson, VersionRange
 
@@ -279,5 +273,5 @@ def path_of(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", PATHS, ids=ids(PATHS))
-def test_paths_are_those_of_kafka(case: Case) -> None:
+def test_paths_of_znodes_are_those_of_kafka(case: Case) -> None:
     assert path_of(case) == case["path"]

@@ -58,7 +58,7 @@ def test_a_topic_id_has_kafkas_two_lines(tmp_path: Path) -> None:
     assert read_topic_id(path) == TOPIC_ID
 
 
-def test_meta_properties_say_whose_directory_it_is(tmp_path: Path) -> None:
+def test_meta_properties_name_the_broker_and_cluster_of_a_directory(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     write_meta_properties(path, MetaProperties("c1", 3))
     assert path.read_text() == "cluster.id=c1\nversion=0\nbroker.id=3\n"
@@ -83,7 +83,7 @@ def test_meta_properties_are_read_as_java_reads_properties(tmp_path: Path) -> No
     ("read", "nothing"),
     [(read_offsets, {}), (read_epochs, ()), (read_topic_id, None), (read_meta_properties, None)],
 )
-def test_no_file_is_nothing(
+def test_a_missing_file_reads_as_empty(
     read: Callable[[Path], object], nothing: object, tmp_path: Path
 ) -> None:
     assert read(tmp_path / "missing") == nothing
@@ -114,7 +114,9 @@ def test_a_checkpoint_that_ends_early_has_no_entries(text: str, tmp_path: Path) 
         ("0\n2\nt 0 5\n", "Expected 2 entries in checkpoint file ({path}), but found only 1"),
     ],
 )
-def test_a_checkpoint_that_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
+def test_an_error_in_a_checkpoint_names_its_file_and_line(
+    text: str, message: str, tmp_path: Path
+) -> None:
     path = written(tmp_path, text)
     with pytest.raises(LogStorageError) as caught:
         read_offsets(path)
@@ -145,9 +147,7 @@ def test_partition_metadata_that_is_wrong_is_refused(
         ("version=0\ncluster.id=c\n", "has no cluster id or no valid broker id"),
         ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
         pytest.param(
-            f"version=0\ncluster.id=c\nbroker.id={_MANY}\n",
-            "no valid broker id",
-            id="many digits",
+            f"version=0\ncluster.id=c\nbroker.id={_MANY}\n", "no valid broker id", id="many digits"
         ),
         ("version=0\nbroker.id=1\n", "cluster.id=None"),
         ("version=0\nbroker.id=1 \ncluster.id=c\n", "broker.id=1 $"),

@@ -20,7 +20,7 @@ NOBODY = 65534
 
 
 @pytest.mark.parametrize("room", [0, 1, ONE - 1])
-def test_a_full_disk_takes_nothing_of_an_append(tmp_path: Path, room: int) -> None:
+def test_an_append_to_a_full_disk_leaves_nothing(tmp_path: Path, room: int) -> None:
     log = open_log(tmp_path, LogConfig(index_interval_bytes=0, segment_index_bytes=120))
     for _ in range(3):
         append(log, b"v")

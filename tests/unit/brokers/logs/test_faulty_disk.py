@@ -72,7 +72,7 @@ def test_a_fault_of_one_folder_leaves_the_others_alone(tmp_path: Path) -> None:
         opened(tmp_path / "d1", disk)
 
 
-def test_a_fault_that_passes_strikes_as_often_as_it_says(tmp_path: Path) -> None:
+def test_a_temporary_fault_strikes_the_given_number_of_times(tmp_path: Path) -> None:
     disk = faulty()
     path = tmp_path / "file"
     disk.create(path)
@@ -128,7 +128,7 @@ def test_a_flush_after_a_failed_one_is_not_believed(tmp_path: Path) -> None:
     assert again.recovery_point == again.log_end_offset
 
 
-def test_what_was_synced_survives_a_failed_sync(tmp_path: Path) -> None:
+def test_synced_bytes_survive_a_failed_sync(tmp_path: Path) -> None:
     for seed in range(50):
         disk, path = faulty(seed), tmp_path / f"file{seed}"
         disk.create(path)

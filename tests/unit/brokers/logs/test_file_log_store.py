@@ -91,7 +91,7 @@ def test_a_clean_stop_is_marked_until_the_next_start(brokers: Brokers, folder: P
     assert ".kafka_cleanshutdown" not in names(folder)
 
 
-def test_a_broker_that_stopped_touches_nothing_any_more(brokers: Brokers, folder: Path) -> None:
+def test_a_stopped_broker_touches_no_file(brokers: Brokers, folder: Path) -> None:
     first = brokers.start(folder)
     first.get_or_create(T0, NOW_MS, is_new=True)
     first.shutdown()
@@ -118,7 +118,7 @@ def test_a_directory_belongs_to_one_broker(brokers: Brokers, folder: Path) -> No
         ("c1", 2, r"Configured broker.id 2 doesn't match stored broker.id Some\(1\)"),
     ],
 )
-def test_a_directory_of_another_is_refused(
+def test_the_directory_of_another_broker_or_cluster_is_refused(
     brokers: Brokers, folder: Path, cluster_id: str, broker_id: int, message: str
 ) -> None:
     brokers.start(folder).shutdown()
@@ -127,7 +127,9 @@ def test_a_directory_of_another_is_refused(
     assert brokers.start(folder).dirs.offline == ()
 
 
-def test_a_deleted_log_goes_later(brokers: Brokers, folder: Path, batch: bytes) -> None:
+def test_the_files_of_a_deleted_log_are_removed_after_the_delay(
+    brokers: Brokers, folder: Path, batch: bytes
+) -> None:
     manager = brokers.start(folder)
     manager.get_or_create(T0, NOW_MS, is_new=True).append_as_leader(batch, 0, NOW_MS)
     manager.delete(T0, NOW_MS)
@@ -213,7 +215,9 @@ def test_a_checkpoint_that_cannot_be_opened_takes_the_directory_offline(
     assert "Error while reading checkpoint file" in failure.reason
 
 
-def test_no_directory_is_no_broker(brokers: Brokers, tmp_path: Path) -> None:
+def test_a_broker_without_a_usable_directory_does_not_start(
+    brokers: Brokers, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_text("a file")
     with pytest.raises(LogStorageError, match="none of the specified log dirs"):
         brokers.start(tmp_path / "a")
@@ -229,7 +233,7 @@ def test_a_folder_that_is_no_log_takes_the_directory_offline(
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_log_that_cannot_be_made_goes_elsewhere(
+def test_a_log_that_cannot_be_created_goes_to_another_directory(
     brokers: Brokers, tmp_path: Path, is_new: bool
 ) -> None:
     manager = brokers.start(tmp_path / "a", tmp_path / "b")
@@ -240,7 +244,7 @@ def test_a_log_that_cannot_be_made_goes_elsewhere(
     assert [failure.path for failure in manager.take_failures()] == [str(tmp_path / "a")]
 
 
-def test_one_replica_twice_is_refused(brokers: Brokers, tmp_path: Path) -> None:
+def test_a_replica_in_two_directories_is_refused(brokers: Brokers, tmp_path: Path) -> None:
     manager = brokers.start(tmp_path / "a")
     manager.get_or_create(T0, NOW_MS, is_new=True)
     manager.shutdown()

@@ -59,7 +59,7 @@ def test_parts_of_an_interval_share_its_bytes() -> None:
     assert log.size_bytes == 66
 
 
-def test_who_fetches_early_and_who_fetches_late_have_the_same_sizes() -> None:
+def test_early_and_late_followers_have_the_same_sizes() -> None:
     leader, early, late = IntervalLog(), IntervalLog(), IntervalLog()
     for count, size_bytes in ((20, 100_000), (3, 900), (2, 600), (3, 100)):
         leader.append_as_leader(CountedBatch(count, size_bytes, NOW_MS), 1, NOW_MS)
@@ -140,7 +140,7 @@ def test_constant_rates_append_as_a_fetch_would() -> None:
     assert (fetched.held.rolled, fetched.recovery_point) == ([9, 13], 18)
 
 
-def test_a_follower_refuses_what_fits_no_segment() -> None:
+def test_a_follower_refuses_a_batch_that_fits_no_segment() -> None:
     log = IntervalLog(LogConfig(segment_bytes=999))
     with pytest.raises(RecordBatchTooLarge):
         log.append_as_follower(IntervalRecords((Interval(0, 0, 5, 500), Interval(1, 5, 9, 500))))
@@ -156,7 +156,7 @@ def test_a_crash_leaves_all_that_is_left_on_the_disk() -> None:
     assert log.crash() == 0
 
 
-def test_what_is_before_the_start_needs_no_recovery() -> None:
+def test_records_before_the_log_start_need_no_recovery() -> None:
     log = IntervalLog()
     log.append_as_leader(CountedBatch(5, 500), 0, NOW_MS)
     log.increment_log_start_offset(3)

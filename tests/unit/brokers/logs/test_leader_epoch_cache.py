@@ -23,7 +23,7 @@ SEQUENCES = [json.loads(line) for line in VECTORS.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("steps", SEQUENCES, ids=range(len(SEQUENCES)))
-def test_entries_and_answers_are_kafkas(steps: list[dict[str, Any]]) -> None:
+def test_the_cache_has_the_entries_and_answers_of_kafkas_cache(steps: list[dict[str, Any]]) -> None:
     entries: EpochEntries = ()
     for step in steps:
         name, *args = step["call"]
@@ -39,7 +39,7 @@ def test_logs_that_are_empty_share_their_only_entry() -> None:
     assert assign((), 5, 0) is assign((EpochEntry(4, 0),), 5, 0)
 
 
-def test_an_epoch_that_begins_at_the_new_end_goes_too() -> None:
+def test_a_truncation_removes_an_epoch_that_begins_at_the_new_end() -> None:
     entries = assign(assign((), 1, 0), 2, 7)
     assert truncate_from_end(entries, 7) == (EpochEntry(1, 0),)
     assert truncate_from_end(entries, 8) == entries

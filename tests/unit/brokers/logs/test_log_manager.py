@@ -194,7 +194,9 @@ def test_a_directory_that_fails_takes_its_logs_with_it(broker: Broker) -> None:
         broker.manager.create_future(T1, NOW_MS)
 
 
-def test_a_log_that_is_made_anew_while_its_directory_is_offline(broker: Broker) -> None:
+def test_a_log_created_while_its_directory_is_offline_is_in_another_directory(
+    broker: Broker,
+) -> None:
     broker.lead(T0, 1)
     broker.manager.handle_log_dir_failure(broker.paths[0], LogStorageError("it is gone"))
     broker.lead(T0)
@@ -241,7 +243,7 @@ def test_logs_are_flushed_when_flush_ms_is_over(broker: Broker) -> None:
     assert (log.recovery_point, other.recovery_point) == (10, 5)
 
 
-def test_logs_that_no_time_says_to_flush_are_not(broker: Broker) -> None:
+def test_logs_without_a_flush_time_are_not_flushed(broker: Broker) -> None:
     log = broker.lead(T0, 1)
     assert broker.manager.flush_dirty(NOW_MS) is False
     assert log.recovery_point == 0

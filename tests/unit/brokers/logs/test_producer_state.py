@@ -77,7 +77,7 @@ def test_an_unknown_producer_begins_where_it_likes() -> None:
     assert states(batch(0, 4)).check(batch(100, 100, producer=2, epoch=3)) is None
 
 
-def test_what_a_truncation_cuts_may_be_sent_again() -> None:
+def test_batches_that_a_truncation_cuts_may_be_sent_again() -> None:
     known = states(batch(0, 4, at=0), batch(5, 9, at=5), batch(0, 1, producer=2, at=10))
     known.truncate_to(9)
     assert list(known) == [batch(0, 4, at=0)]

@@ -27,7 +27,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_records_come_out_as_they_went_in(compression: str) -> None:
+def test_records_are_decoded_as_they_were_encoded(compression: str) -> None:
     encoded = encode_batch(RECORDS, compression, producer_id=7, producer_epoch=1, base_sequence=40)
     header = parse_header(encoded)
     check_crc(encoded, header)
@@ -40,7 +40,7 @@ def test_records_come_out_as_they_went_in(compression: str) -> None:
     ]
 
 
-def test_a_leader_sets_offset_and_epoch_and_the_crc_stays_right() -> None:
+def test_a_leader_sets_offset_and_epoch_and_the_crc_stays_valid() -> None:
     placed = place(batch(b"a", b"b"), 2**40, 12)
     (header,) = check_batches(placed)
     assert (header.base_offset, header.next_offset, header.leader_epoch) == (2**40, 2**40 + 2, 12)

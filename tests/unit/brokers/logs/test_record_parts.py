@@ -19,7 +19,9 @@ IDEMPOTENT = IntervalRecords((Interval(0, 10, 25, 1_500),), BATCHES)
     ("size_bytes", "end"),
     [(0, None), (99, None), (100, 11), (999, 19), (1_000, 20), (1_399, 20), (1_400, 21)],
 )
-def test_a_part_is_the_whole_records_of_so_many_bytes(size_bytes: int, end: int | None) -> None:
+def test_a_part_has_the_whole_records_that_fit_into_its_bytes(
+    size_bytes: int, end: int | None
+) -> None:
     part = first_part(TWO_EPOCHS, size_bytes)
     assert (None if part is None else end_of(part).end_offset) == end
     if part is not None:
@@ -45,7 +47,7 @@ def test_a_part_and_the_rest_are_all() -> None:
     assert end_of(TWO_EPOCHS) == EpochEndOffset(1, 25)
 
 
-def test_pieces_fit_and_fill_a_log_as_the_whole_does() -> None:
+def test_pieces_fill_a_log_as_the_whole_does() -> None:
     found = list(pieces(TWO_EPOCHS, 700))
     assert [size_of(piece) for piece in found] == [700, 300, 400, 400, 400, 400, 400]
     log = IntervalLog(log_start_offset=10, log_end_offset=10)

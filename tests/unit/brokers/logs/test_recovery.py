@@ -14,9 +14,7 @@ from klamm.brokers.logs.errors import CorruptRecord, DamagedLog
 from klamm.brokers.logs.record_batch import check_batches
 from klamm.brokers.logs.recovery import Known, RepairKind
 from klamm.brokers.logs.segment_log import SegmentLog
-from tests.unit.brokers.logs.batches import (
-    FOUR_A_SEGMENT as CONFIG,
-)
+from tests.unit.brokers.logs.batches import FOUR_A_SEGMENT as CONFIG
 from tests.unit.brokers.logs.batches import (
     NOW_MS,
     ONE,
@@ -38,7 +36,7 @@ def reopened(
     return open_log(directory.parent, CONFIG, recovery_point=recovery_point, is_clean=is_clean)
 
 
-def test_nothing_is_repaired_that_is_whole(tmp_path: Path) -> None:
+def test_a_whole_log_is_not_repaired(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = contents(directory)
     for is_clean in (True, False):
@@ -73,7 +71,7 @@ def test_a_tail_torn_at_any_byte_leaves_the_batches_before_it(tmp_path: Path) ->
         assert values_from(log, 0) == [b"0", b"1", b"2"][: size // ONE]
 
 
-def test_a_byte_spoilt_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
+def test_a_corrupt_byte_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
     """Except the leader epoch, which the CRC does not cover."""
     directory = written(tmp_path, batches=3)
     data = (directory / LOG).read_bytes()
@@ -97,7 +95,7 @@ def test_a_tail_of_zeros_is_cut(tmp_path: Path) -> None:
     )
 
 
-def test_what_follows_a_spoilt_batch_goes_with_it(tmp_path: Path) -> None:
+def test_batches_after_a_corrupt_batch_are_cut_with_it(tmp_path: Path) -> None:
     directory = written(tmp_path)
     spoil(directory / f"{4:020d}.log", ONE + 65)
     log = reopened(directory, recovery_point=4)
@@ -110,7 +108,7 @@ def test_what_follows_a_spoilt_batch_goes_with_it(tmp_path: Path) -> None:
     assert not [name for name in contents(directory) if name.startswith(f"{8:020d}")]
 
 
-def test_what_was_flushed_is_never_cut(tmp_path: Path) -> None:
+def test_flushed_records_are_never_cut(tmp_path: Path) -> None:
     """Damaged records are detected when they are read; other records can be read."""
     directory = written(tmp_path)
     spoil(directory / LOG, ONE + 65)
@@ -158,7 +156,7 @@ def test_a_clean_stop_that_was_none_takes_the_log_offline(tmp_path: Path) -> Non
     assert damaged_at(directory, 10, is_clean=True) == 9
 
 
-def test_what_a_clean_stop_did_not_leave_is_checked(tmp_path: Path) -> None:
+def test_bytes_added_after_a_clean_stop_are_cut(tmp_path: Path) -> None:
     directory = written(tmp_path)
     with (directory / f"{8:020d}.log").open("ab") as file:
         file.write(bytes(100))
@@ -313,7 +311,7 @@ def test_the_index_of_the_active_segment_is_made_again(tmp_path: Path) -> None:
     assert os.path.getsize(log.directory / f"{8:020d}.index") == 8
 
 
-def test_what_belongs_to_no_segment_is_removed(tmp_path: Path) -> None:
+def test_files_that_belong_to_no_segment_are_removed(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = contents(directory)
     for is_clean in (True, False):
@@ -359,8 +357,7 @@ def test_epochs_are_found_again_in_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "offset"),
-    [("0\n4\n0 0\n1 3\n2 7\n3 9\n", 6), ("0\n3\n0 0\n1 3\n3 9\n", 6)],
+    ("text", "offset"), [("0\n4\n0 0\n1 3\n2 7\n3 9\n", 6), ("0\n3\n0 0\n1 3\n3 9\n", 6)]
 )
 def test_epochs_that_contradict_the_batches_take_the_log_offline(
     tmp_path: Path, text: str, offset: int

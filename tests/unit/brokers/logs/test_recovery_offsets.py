@@ -129,7 +129,7 @@ def test_a_log_start_that_is_older_than_the_first_file_is_that_of_the_file(tmp_p
         pytest.param(None, False, 5, id="unknown"),
     ],
 )
-def test_what_counts_as_flushed(
+def test_records_below_the_recovery_point_count_as_flushed(
     tmp_path: Path, point: int | None, is_clean: bool, expected: int
 ) -> None:
     directory = begun_at_5(tmp_path)
@@ -181,7 +181,7 @@ def test_a_segment_never_begins_before_the_end_of_the_one_before(
         pytest.param(9, False, (0, 10, 10, []), id="an index of no segment"),
     ],
 )
-def test_an_index_without_a_log_file(
+def test_an_index_without_a_log_file_means_lost_records_unless_the_shutdown_was_clean(
     tmp_path: Path, orphan: int, is_clean: bool, expected: object
 ) -> None:
     directory = written(tmp_path)

@@ -69,7 +69,7 @@ def test_the_first_segments_are_deleted(
         ), "an empty active segment is kept"
 
 
-def test_the_first_segment_expires_next() -> None:
+def test_the_next_expiry_is_that_of_the_first_segment() -> None:
     config = LogConfig(retention_ms=9_500)
     assert next_expiry_ms(SEGMENTS, config, NOW_MS) == 10_501
     assert next_expiry_ms(SEGMENTS, config, 10_500) == 10_501

@@ -28,7 +28,7 @@ def test_segments_are_named_by_their_first_offset_in_twenty_digits() -> None:
         assert parse_file_name(name) is None
 
 
-def test_directories_are_named_by_partition_and_say_what_becomes_of_them() -> None:
+def test_directories_are_named_by_partition_and_purpose() -> None:
     assert log_dir_name(TP) == "a-topic.b-12"
     assert log_future_dir_name(TP, ID) == f"a-topic.b-12.{ID}-future"
     assert log_delete_dir_name(TP, ID) == f"a-topic.b-12.{ID}-delete"
@@ -46,6 +46,6 @@ def test_a_long_topic_is_shortened_to_be_deleted() -> None:
 @pytest.mark.parametrize(
     "name", ["topic", "-1", "topic-", "topic-x", "topic-1-delete", "a-1-future"]
 )
-def test_what_is_no_log_is_refused(name: str) -> None:
+def test_a_directory_that_is_no_log_is_refused(name: str) -> None:
     with pytest.raises(LogStorageError, match=f"Found directory {name} which is not in the form"):
         parse_log_dir_name(name)

@@ -27,7 +27,9 @@ class _StoppingStore(FileLogStore):
 
 
 @pytest.mark.parametrize("deleted", ["d0", "d1"])
-def test_a_machine_that_stops_between_the_renames_of_a_swap(deleted: str, tmp_path: Path) -> None:
+def test_after_a_crash_between_the_renames_of_a_swap_either_log_may_be_deleted(
+    deleted: str, tmp_path: Path
+) -> None:
     mover = Mover("segments", tmp_path)
     mover.append(0, *[10] * 3)
     mover.append(2, 10)

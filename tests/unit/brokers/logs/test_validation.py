@@ -44,7 +44,7 @@ def test_a_compacted_topic_takes_only_records_with_keys(is_log_append_time: bool
 
 
 @pytest.mark.parametrize("is_log_append_time", [False, True])
-def test_only_a_leader_says_that_it_gave_the_time(is_log_append_time: bool) -> None:
+def test_only_a_leader_marks_batches_with_its_append_time(is_log_append_time: bool) -> None:
     sent = batch(b"a")
     given, _ = stamped(sent, parse_header(sent), NOW_MS)
     with pytest.raises(InvalidTimestamp, match="Producer should not set timestamp type"):
@@ -64,7 +64,7 @@ def test_a_log_compresses_by_its_config_whatever_the_producer_did(asked: str, se
     assert [*decode_batches(stored)] == [*decode_batches(sent)]
 
 
-def test_what_a_log_does_not_compress_must_still_fit() -> None:
+def test_batches_of_an_uncompressed_log_must_fit_the_limit() -> None:
     sent = batch(bytes(10_000), compression="gzip")
     small = LogConfig(compression_id=0, max_message_bytes=5_000)
     with pytest.raises(RecordTooLarge):
