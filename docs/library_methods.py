@@ -10,11 +10,13 @@ import textwrap
 from typing import Final
 
 import msgspec
+from msgspec import inspect
 
 from klamm.lab.actions.action import Action
 from klamm.lab.actions.table import ACTIONS
 from klamm.lab.conditions.conditions import CONDITIONS
-from klamm.lab.language.values import python_type
+from klamm.lab.language.forms import FORMS
+from klamm.lab.value_types import Form, given, type_of
 
 _COLUMNS: Final = 100
 BY_HAND: Final = ("run",)
@@ -26,7 +28,7 @@ def conditions() -> str:
     lines = []
     for word, kind in CONDITIONS.items():
         if not kind.is_of_tool:
-            lines.append(f"    {word}: {python_type(kind.value)}")
+            lines.append(f"    {word}: {_python(type_of(kind.value))}")
             lines += _docstring(kind.about, 4)
     return "\n".join(lines) + "\n    # "
 
@@ -43,7 +45,7 @@ def methods() -> str:
             lines += [f"        {one}," for one in _parameters(kind.action)]
             lines += ["    ) -> None:", *docs, ""]
             continue
-        text = python_type(kind.value)
+        text = _python(type_of(kind.value))
         name = "brokers" if text == "Brokers" else kind.parameter
         typed = f", {name}: {text}" if name else ""
         lines += [f"    def {word}(self{typed}) -> None:", *docs]
@@ -56,9 +58,36 @@ def _parameters(action: type[Action]) -> list[str]:
     found = []
     for field in sorted(msgspec.structs.fields(action), key=lambda field: not field.required):
         name = field.encode_name + "_" * keyword.iskeyword(field.encode_name)
-        text = python_type(field.type)
+        text = _python(type_of(field.type))
         found.append(f"{name}: {text}" if field.required else f"{name}: {text} | None = None")
     return found
+
+
+def _python(kind: inspect.Type) -> str:
+    """Return the type of a value in Python, with the names of lab/python/actions.py."""
+    one = given(kind)
+    if isinstance(one.mark, Form):
+        return FORMS[one.mark].python
+    match one.type:
+        case inspect.EnumType():
+            words = [f'"{word}"' for word in one.words]
+            return f"Literal[{', '.join(words)}]"
+        case inspect.IntType():
+            return "int"
+        case inspect.FloatType():
+            return "float"
+        case inspect.BoolType():
+            return "bool"
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            text = _python(item)
+            return "Words" if text == "str" else f"Sequence[{text}]"
+        case inspect.DictType(key_type=key, value_type=value):
+            # A dict of int is not a Mapping of int | str: the type of keys is invariant.
+            name = _python(key).partition(" | ")[0]
+            return f"Mapping[{name}, {_python(value)}]"
+        case inspect.AnyType():
+            return "Value"
+    return "str"
 
 
 def _docstring(text: str, indent: int) -> list[str]:

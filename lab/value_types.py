@@ -8,10 +8,11 @@ brackets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta, inspect
 
@@ -33,6 +34,7 @@ class Form(Enum):
     ZNODE_DATA = "znode data"
     LOG_DIR = "log directory"
     COMMAND = "command"
+    FILE_NAME = "file name"
     PARTITION = "partition"
     ELECTED_PARTITIONS = "elected partitions"
     BROKER = "broker"
@@ -56,73 +58,93 @@ class Words(NamedTuple):
     known: tuple[str, ...]
 
 
-def form(mark: Form) -> Meta:
-    """Return the mark of a type with this form."""
-    return Meta(extra={"form": mark})
+class Section(NamedTuple):
+    """A YAML node that a compiler of the language converts. ``name``: that of its JSON Schema."""
+
+    name: str
+
+
+def mark(how: Form | Words | Section) -> Meta:
+    """Return the mark of a type that drills write in this way."""
+    return Meta(extra={"mark": how})
 
 
 def words(noun: str, known: Iterable[str]) -> Meta:
     """Return the mark of a text that must be one of these words."""
-    return Meta(extra={"words": Words(noun, tuple(known))})
+    return mark(Words(noun, tuple(known)))
+
+
+def section(name: str) -> Any:
+    """Return the type of a section."""
+    return Annotated[Any, mark(Section(name))]
 
 
 class Given(NamedTuple):
-    """The type of a value that is given, i.e. not None, with what Meta says about it."""
+    """The type of a value that is given, i.e. not None, with what Meta says about it.
+
+    ``schema``: keys of the JSON Schema, e.g. ``description``."""
 
     type: inspect.Type
-    form: Form | None = None
-    words: Words | None = None
+    mark: Form | Words | Section | None = None
     schema: Mapping[str, Any] = MappingProxyType({})
-    """Keys of the JSON Schema, e.g. ``description``."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words that the value may be; empty if it is no word of a list."""
+        if isinstance(self.mark, Words):
+            return self.mark.known
+        return (
+            [one.value for one in self.type.cls] if isinstance(self.type, inspect.EnumType) else []
+        )
 
 
 def given(kind: inspect.Type) -> Given:
     """Return the type of a value that is not None."""
     if isinstance(kind, inspect.Metadata):
         inner, extra = given(kind.type), kind.extra or {}
-        return Given(
-            inner.type,
-            extra.get("form", inner.form),
-            extra.get("words", inner.words),
-            {**inner.schema, **(kind.extra_json_schema or {})},
-        )
+        schema = {**inner.schema, **(kind.extra_json_schema or {})}
+        return Given(inner.type, extra.get("mark", inner.mark), schema)
     kinds = kind.types if isinstance(kind, inspect.UnionType) else ()
     others = [one for one in kinds if not isinstance(one, inspect.NoneType)]
     return given(others[0]) if len(others) == 1 else Given(kind)
 
 
-Text = Annotated[str, form(Form.TEXT)]
-Topic = Annotated[str, form(Form.TOPIC)]
-IsTrue = Annotated[bool, form(Form.TRUE)]
+type_of: Final[Callable[[Any], inspect.Type]] = cache(inspect.type_info)
+"""Returns the type of an annotation."""
+
+Text = Annotated[str, mark(Form.TEXT)]
+Topic = Annotated[str, mark(Form.TOPIC)]
+IsTrue = Annotated[bool, mark(Form.TRUE)]
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
-Duration = Annotated[float, form(Form.DURATION)]
+Duration = Annotated[float, mark(Form.DURATION)]
 """Milliseconds."""
-TimeLimit = Annotated[float, form(Form.TIME_LIMIT)]
+TimeLimit = Annotated[float, mark(Form.TIME_LIMIT)]
 """Milliseconds, more than 0."""
-Size = Annotated[int, form(Form.SIZE)]
+Size = Annotated[int, mark(Form.SIZE)]
 """Bytes."""
-Path = Annotated[str, form(Form.PATH)]
-ZnodeData = Annotated[bytes | None, form(Form.ZNODE_DATA)]
-LogDir = Annotated[str, form(Form.LOG_DIR)]
-Partition = Annotated[TopicPartition, form(Form.PARTITION)]
-PartitionName = Annotated[str, form(Form.PARTITION)]
-Leader = Annotated[int, form(Form.LEADER)]
-Controller = Annotated[int | str, form(Form.CONTROLLER)]
-ZooKeeperServer = Annotated[str, form(Form.ZOOKEEPER_SERVER)]
+Path = Annotated[str, mark(Form.PATH)]
+ZnodeData = Annotated[bytes | None, mark(Form.ZNODE_DATA)]
+FileName = Annotated[str, mark(Form.FILE_NAME)]
+LogDir = Annotated[str, mark(Form.LOG_DIR)]
+Partition = Annotated[TopicPartition, mark(Form.PARTITION)]
+PartitionName = Annotated[str, mark(Form.PARTITION)]
+Leader = Annotated[int, mark(Form.LEADER)]
+Controller = Annotated[int | str, mark(Form.CONTROLLER)]
+ZooKeeperServer = Annotated[str, mark(Form.ZOOKEEPER_SERVER)]
 State = Annotated[str, words("partition state", [state.value for state in PartitionState])]
-Row = Annotated[dict[str, Any], form(Form.ROW)]
+Row = Annotated[dict[str, Any], mark(Form.ROW)]
 
 Texts = Annotated[list[Text], Meta(min_length=1)]
 Topics = Annotated[list[Topic], Meta(min_length=1)]
 Paths = Annotated[list[Path], Meta(min_length=1)]
 Partitions = Annotated[list[Partition], Meta(min_length=1)]
 PartitionNames = list[PartitionName]
-ElectedPartitions = Annotated[tuple[TopicPartition, ...] | None, form(Form.ELECTED_PARTITIONS)]
-BrokerIds = Annotated[list[int], form(Form.BROKER_IDS)]
-KnownBrokers = Annotated[list[int], form(Form.KNOWN_BROKERS)]
+ElectedPartitions = Annotated[tuple[TopicPartition, ...] | None, mark(Form.ELECTED_PARTITIONS)]
+BrokerIds = Annotated[list[int], mark(Form.BROKER_IDS)]
+KnownBrokers = Annotated[list[int], mark(Form.KNOWN_BROKERS)]
 """Brokers that are known before the drill runs."""
-ReplicaList = Annotated[list[int], form(Form.REPLICAS)]
-Replicas = Annotated[tuple[int, ...], form(Form.REPLICAS)]
+ReplicaList = Annotated[list[int], mark(Form.REPLICAS)]
+Replicas = Annotated[tuple[int, ...], mark(Form.REPLICAS)]
 
 Znodes = Mapping[Path, ZnodeData]
 ZnodeValues = dict[Path, Any]
@@ -131,4 +153,4 @@ Leaders = dict[PartitionName, Leader]
 Isrs = dict[PartitionName, BrokerIds]
 ReplicaLists = dict[PartitionName, ReplicaList]
 States = dict[PartitionName, State]
-Hosts = dict[Annotated[str, form(Form.BROKER_ID)], PartitionNames]
+Hosts = dict[Annotated[str, mark(Form.BROKER_ID)], PartitionNames]

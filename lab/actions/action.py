@@ -11,7 +11,7 @@ from msgspec import Meta, inspect
 from klamm.cluster.errors import UsageError
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.types import TopicPartition
-from klamm.lab.value_types import Form, form, given
+from klamm.lab.value_types import Form, given, mark
 from klamm.zk.store import Store
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ENDED: Final = (KILLED, POWERED_OFF, STOPPED)
 DEAD: Final = "dead"
 CONTROLLER: Final = "controller"
 
-BrokerRef = Annotated[int | str | TopicPartition | InRack | IsrFollower, form(Form.BROKER)]
+BrokerRef = Annotated[int | str | TopicPartition | InRack | IsrFollower, mark(Form.BROKER)]
 """The brokers that an action affects. An int is a broker id. Scenarios may also give a partition
 (its leader), CONTROLLER (the broker with the active controller), DEAD or PAUSED (all brokers that
 earlier steps ended or paused), a rack, or a follower of a partition."""

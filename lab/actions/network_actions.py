@@ -11,7 +11,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import WrongState
 from klamm.cluster.request_faults import KAFKAS_ERRORS, RequestFault, check_request_fault
 from klamm.lab.actions.action import Action, ActionTarget, BrokerAction, BrokerRef, Times
-from klamm.lab.value_types import Form, form
+from klamm.lab.value_types import Form, mark
 from klamm.world.network import (
     CLIENTS,
     ZOOKEEPER,
@@ -29,10 +29,10 @@ from klamm.world.network import (
 DelayMs = Annotated[int, Meta(ge=1, le=600_000, description="Delay in milliseconds.")]
 OTHERS: Final = "others"
 """In the arguments of a network fault: all brokers that the fault does not name otherwise."""
-Parties = Annotated[tuple[BrokerRef, ...], form(Form.PARTIES)]
+Parties = Annotated[tuple[BrokerRef, ...], mark(Form.PARTIES)]
 """What the links of a network fault connect: brokers, OTHERS, ZOOKEEPER or CLIENTS."""
 Groups = Annotated[tuple[Parties, ...], Meta(min_length=2)]
-IsolatedBrokers = Annotated[tuple[BrokerRef, ...], form(Form.ISOLATED_BROKERS)]
+IsolatedBrokers = Annotated[tuple[BrokerRef, ...], mark(Form.ISOLATED_BROKERS)]
 
 
 class NetworkAction(Action, frozen=True):

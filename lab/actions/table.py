@@ -16,12 +16,12 @@ from klamm.cluster.types import ElectionType
 from klamm.lab.actions import actions, network_actions, steps
 from klamm.lab.actions.action import Action, BrokerAction, BrokerRef, about
 from klamm.lab.actions.tools import TOOLS
-from klamm.lab.value_types import Form, form
+from klamm.lab.value_types import Form, mark
 from klamm.world.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE
 
-Brokers = Annotated[tuple[BrokerRef, ...], form(Form.BROKERS)]
-Command = Annotated[tuple[str, tuple[str, ...]], form(Form.COMMAND)]
+Brokers = Annotated[tuple[BrokerRef, ...], mark(Form.BROKERS)]
+Command = Annotated[tuple[str, tuple[str, ...]], mark(Form.COMMAND)]
 
 
 class ActionKind(NamedTuple):

@@ -1,6 +1,6 @@
 """Forms of values: one entry for each Form, with its reader, JSON Schema and type in Python.
 
-values.py reads values of all types with them.
+value_reading.py reads values of all types with them.
 """
 
 from __future__ import annotations
@@ -112,6 +112,13 @@ def _command(reader: DrillReader, node: yaml.Node, _: str) -> tuple[str, tuple[s
         if placeholder not in _PLACEHOLDERS:
             raise reader.unknown(node, "placeholder", placeholder, _PLACEHOLDERS)
     return name, tuple(args)
+
+
+def _file_name(reader: DrillReader, node: yaml.Node, _: str) -> str:
+    name = reader.text(node, "a file name")
+    if "/" in name or name in (".", ".."):
+        raise reader.error(node, f"'{name}' is not a file name")
+    return name
 
 
 def _zookeeper_server(reader: DrillReader, node: yaml.Node, _: str) -> str:
@@ -267,6 +274,7 @@ FORMS: Final[Mapping[Form, FormEntry]] = {
     Form.ZNODE_DATA: FormEntry(lambda reader, node, _: reader.znode_data(node), {}, "Value"),
     Form.LOG_DIR: FormEntry(lambda reader, node, _: reader.log_dir(node), TEXT, "str"),
     Form.COMMAND: FormEntry(_command, one_or_more(TEXT), "Words"),
+    Form.FILE_NAME: FormEntry(_file_name, TEXT, "str", "file"),
     Form.PARTITION: FormEntry(
         DrillReader.partition, _text_like("^.+-(0|[1-9][0-9]{0,8})$"), "str", "partition"
     ),

@@ -7,11 +7,12 @@ clusters.py compiles the cluster, step_language.py the steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
-import yaml
+from msgspec import Meta
 
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
@@ -26,22 +27,27 @@ from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
 from klamm.lab.language.forms import ALL
 from klamm.lab.language.reading import FAST_LOADER, DrillReader
-from klamm.lab.language.step_language import StepCompiler
+from klamm.lab.language.step_language import STEP_WORDS, StepCompiler
+from klamm.lab.language.value_reading import value_in
+from klamm.lab.value_types import Text, section, words
 
-DRILL_WORDS: Final = (
-    "drill",
-    "about",
-    "cluster",
-    "tolerant",
-    "always",
-    "sometimes",
-    "steps",
-    "eventually",
-    "checks",
-)
+_NAME: Final = "[a-z0-9]+(-[a-z0-9]+)*"
+_Name = Annotated[Text, Meta(extra_json_schema={"type": "string", "pattern": f"^{_NAME}$"})]
+_Invariant = Annotated[str, words("invariant", (ALL, *INVARIANTS))]
+DRILL_WORDS: Final[Mapping[str, Any]] = {
+    "drill": _Name,
+    "about": Text,
+    "cluster": section("cluster"),
+    "tolerant": bool,
+    "always": Annotated[list[_Invariant], Meta(min_length=1)],
+    "sometimes": section("until"),
+    "steps": section("steps"),
+    "eventually": section("eventually"),
+    "checks": bool,
+}
+"""Types of the values of a drill's words."""
 MAX_BYTES: Final = 1_000_000
 _MAX_NAME: Final = 100
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def read_drill(path: Path) -> Drill:
@@ -75,8 +81,10 @@ class _File:
         for needed in ("drill", "about", "steps"):
             if needed not in fields:
                 raise reader.error(root, f"a drill requires '{needed}'")
-        name = reader.text(fields["drill"].value, "the drill's name")
-        if not _NAME.fullmatch(name):
+
+        value = partial(value_in, reader, fields, DRILL_WORDS)
+        name = value("drill")
+        if not re.fullmatch(_NAME, name):
             raise reader.error(
                 fields["drill"].value,
                 f"the name '{name}' must be lower case",
@@ -86,21 +94,21 @@ class _File:
             raise reader.error(
                 fields["drill"].value, f"the name is longer than {_MAX_NAME} characters"
             )
-        about = " ".join(reader.text(fields["about"].value, "about").split())
+        about = " ".join(value("about").split())
         cluster, topics = DEFAULT_CLUSTER, list[DrillTopic]()
         if "cluster" in fields:
             cluster, topics = ClusterCompiler(reader).read(fields["cluster"].value)
         reader.cluster = cluster
-        is_tolerant = "tolerant" in fields and reader.boolean(fields["tolerant"].value, "tolerant")
+        is_tolerant = value("tolerant", otherwise=False)
         compiler = StepCompiler(reader, is_tolerant=is_tolerant)
         place = reader.place(fields["cluster"].key) if "cluster" in fields else reader.place(root)
         preparation = (start_of(cluster, place), *map(creation_of, topics))
-        compiled = (*preparation, *compiler.steps(fields["steps"].value))
+        compiled = (*preparation, *compiler.steps(value("steps")))
         sometimes: list[StepCheck] = []
-        if "sometimes" in fields:
-            node = fields["sometimes"].value
+        if (node := value("sometimes")) is not None:
             sometimes = compiler.conditions(node, Moment.SOMETIMES, 0.0)
         recovery = self._recovery(fields["eventually"], compiler) if "eventually" in fields else ()
+        always = value("always", otherwise=())
         drill = Drill(
             name=name,
             about=about,
@@ -109,35 +117,20 @@ class _File:
             preparations=len(preparation),
             sometimes=tuple(sometimes),
             recovery=recovery,
-            is_checked="checks" not in fields or reader.boolean(fields["checks"].value, "checks"),
+            is_checked=value("checks", otherwise=True),
             is_tolerant=is_tolerant,
-            always=self._always(fields["always"].value) if "always" in fields else (),
+            always=tuple(name for name in INVARIANTS if {ALL, name}.intersection(always)),
             source=reader.name,
         )
         _check_triggers(drill.steps[drill.preparations :])
         return drill
 
-    def _always(self, node: yaml.Node) -> tuple[str, ...]:
-        """Return the names of the invariants to check. The word ``all`` selects all invariants."""
-        reader = self._reader
-        if isinstance(node, yaml.ScalarNode) and node.value == ALL:
-            return tuple(INVARIANTS)
-        names = [reader.text(item, "an invariant") for item in reader.one_or_more(node)]
-        if not names:
-            raise reader.error(node, "always has no invariant", "as in always: all")
-        for name, item in zip(names, reader.one_or_more(node), strict=True):
-            if name not in INVARIANTS:
-                raise reader.unknown(item, "invariant", name, INVARIANTS)
-        return tuple(name for name in INVARIANTS if name in names)
-
     def _recovery(self, entry: YamlEntry, compiler: StepCompiler) -> tuple[Step, ...]:
         """Return the steps of ``eventually``: end every fault, then wait for the conditions."""
         reader = self._reader
         fields = reader.fields(entry.value, "eventually", ("within", *CONDITIONS))
-        within = fields.pop("within", None)
-        timeout_ms = STEP_TIMEOUT_MS
-        if within is not None:
-            timeout_ms = reader.time_limit_ms(within.value)
+        timeout_ms = value_in(reader, fields, STEP_WORDS, "within", STEP_TIMEOUT_MS)
+        fields.pop("within", None)
         checks = compiler.checks_of(fields, Moment.EVENTUALLY, timeout_ms)
         if not checks:
             raise reader.error(entry.value, "eventually has no condition", "as in healthy: true")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import yaml
+from msgspec import Meta
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.yaml_reader import YamlEntry
@@ -21,14 +22,25 @@ from klamm.lab.conditions.triggers import TRIGGERS
 from klamm.lab.drill import Quiesce, Step, every_step
 from klamm.lab.drivers.turns import STEP_TIMEOUT_MS
 from klamm.lab.language.reading import DrillReader, is_null
-from klamm.lab.language.values import read_and_make, read_value
+from klamm.lab.language.value_reading import read_and_make, read_value, value_in
+from klamm.lab.value_types import FileName, Text, TimeLimit, ZnodeData, section
 
-ACTION_WORDS: Final = ("name", "until", "within", "expect", "files")
-"""Words of a step with an action or a condition."""
-GROUP_WORDS: Final = ("steps", "parallel")
-MANY_WORDS: Final = ("repeat", "for_each")
-STEP_WORDS: Final = (*ACTION_WORDS, *GROUP_WORDS, *MANY_WORDS, *TRIGGERS)
 MAX_STEPS: Final = 1_000
+_GROUPS: Final = ("steps", "parallel")
+_MANY: Final = ("repeat", "for_each")
+STEP_WORDS: Final[Mapping[str, Any]] = {
+    "name": Text,
+    "until": section("until"),
+    "within": TimeLimit,
+    "expect": section("expect"),
+    "files": dict[FileName, ZnodeData],
+    "steps": section("steps"),
+    "parallel": section("branches"),
+    "repeat": Annotated[int, Meta(ge=1, le=MAX_STEPS)],
+    "for_each": section("brokers or racks"),
+    **{word: kind.value for word, kind in TRIGGERS.items()},
+}
+"""Types of the values of a step's words, except its action."""
 _FILE: Final = re.compile(r"\{file:([^}]*)\}")
 
 
@@ -63,9 +75,7 @@ class StepCompiler:
             nothing = yaml.ScalarNode("", "", node.start_mark)
             return (Step(word, self._actions(word, nothing), (), reader.place(node)),)
         fields = reader.fields(node, "a step", (*ACTIONS, *STEP_WORDS))
-        count = 1
-        if "repeat" in fields:
-            count = reader.integer(fields["repeat"].value, "repeat", 1, MAX_STEPS)
+        count = value_in(reader, fields, STEP_WORDS, "repeat", 1)
         found: list[Step] = []
         outer = reader.each
         for each, text in self._each(fields):
@@ -123,11 +133,11 @@ class StepCompiler:
         self._compiled += 1
         if self._compiled > MAX_STEPS:
             raise reader.error(node, f"the drill has more than {MAX_STEPS} steps")
-        groups = [word for word in GROUP_WORDS if word in fields]
+        groups = [word for word in _GROUPS if word in fields]
         if not groups:
             return (self._step(node, fields),)
         for word, entry in fields.items():
-            if word not in (groups[0], *MANY_WORDS, *TRIGGERS):
+            if word not in (groups[0], *_MANY, *TRIGGERS):
                 raise reader.error(entry.key, f"'{word}' cannot be combined with '{groups[0]}'")
         value = fields[groups[0]].value
         if groups[0] == "steps":
@@ -189,15 +199,14 @@ class StepCompiler:
         return tuple(read_and_make(self._reader, node, kind.value, kind.make, word))
 
     def _step_name(self, fields: dict[str, YamlEntry], words: list[str]) -> str:
-        reader = self._reader
         if "name" in fields:
-            return reader.text(fields["name"].value, "a name")
+            return str(value_in(self._reader, fields, STEP_WORDS, "name"))
         if not words:
             return "wait" if "until" in fields else "look"
         value = fields[words[0]].value
         if is_null(value):
             return words[0]
-        return f"{words[0]}: {plain_text(reader.plain(value))}"
+        return f"{words[0]}: {plain_text(self._reader.plain(value))}"
 
     def _with_files(
         self, actions: tuple[Action, ...], value: yaml.Node, fields: dict[str, YamlEntry]
@@ -207,13 +216,8 @@ class StepCompiler:
         Raises UsageError if an argument refers to a missing file, or if a file is unused.
         """
         reader = self._reader
-        files: dict[str, str] = {}
-        if "files" in fields:
-            for name, entry in reader.entries(fields["files"].value, "files").items():
-                if "/" in name or name in (".", ".."):
-                    raise reader.error(entry.key, f"'{name}' is not a file name")
-                data = reader.znode_data(entry.value)
-                files[name] = "" if data is None else data.decode()
+        given = value_in(reader, fields, STEP_WORDS, "files", {})
+        files = {name: (data or b"").decode() for name, data in given.items()}
         tools = [action for action in actions if isinstance(action, RunTool)]
         named = {name for tool in tools for arg in tool.args for name in _FILE.findall(arg)}
         for name in files:
@@ -240,9 +244,7 @@ class StepCompiler:
         Before conditions of ``expect`` about the cluster are checked, the cluster must be idle.
         """
         reader = self._reader
-        timeout_ms = STEP_TIMEOUT_MS
-        if "within" in fields:
-            timeout_ms = reader.time_limit_ms(fields["within"].value)
+        timeout_ms = value_in(reader, fields, STEP_WORDS, "within", STEP_TIMEOUT_MS)
         until, expect = (
             self.conditions(fields[moment.value].value, moment, timeout_ms)
             if moment.value in fields

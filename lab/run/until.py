@@ -18,7 +18,7 @@ from klamm.lab.conditions.triggers import Instant, OnRow
 from klamm.lab.drill import Drill, Step
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.reading import DrillReader
-from klamm.lab.language.values import read_value
+from klamm.lab.language.value_reading import read_value
 from klamm.lab.run.drill_run import Follower, Verdict, play, verdict_of
 from klamm.lab.run.runner import StepResult
 from klamm.lab.value_types import Row

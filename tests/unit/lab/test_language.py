@@ -681,7 +681,7 @@ def test_a_drill_names_invariants_or_takes_all() -> None:
     with pytest.raises(UsageError, match=r"d.yaml:4:9: unknown invariant 'weak-is'") as refused:
         always("weak-is")
     assert refused.value.hint == "did you mean weak-isr?"
-    with pytest.raises(UsageError, match=r"d.yaml:4:9: always has no invariant"):
+    with pytest.raises(UsageError, match=r"d.yaml:4:9: name at least one invariant"):
         always("[]")
 
 
