@@ -145,6 +145,13 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper | ExternalZooKeeper]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def servers_hurry() -> Iterator[None]:
+    """For modules that start ZooKeeper's servers of their own."""
+    with hurried():
+        yield
+
+
 @pytest.fixture(scope="session")
 def zookeeper_client(
     zookeeper: EmbeddedZooKeeper | ExternalZooKeeper,

@@ -26,10 +26,10 @@ from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 from klamm.zk.store import Create, GetData, ResultCode
-from tests.hurried_java import hurried
 from tests.serving import klamm, klamm_up
 from tests.zookeeper_tls import KEY_PASSWORD, Certificates, TlsZooKeeper
 
+pytestmark = pytest.mark.usefixtures("servers_hurry")
 TIMEOUT_MS = 10_000
 DIGEST = "klamm:secret"
 PROTECTED = ZooKeeperSecurity(digest=DIGEST, sets_acls=True)
@@ -42,12 +42,6 @@ def session(address: str, security: ZooKeeperSecurity = UNSECURED) -> Iterator[K
     opened = KazooSession(address, TIMEOUT_MS, security=security)
     with contextlib.closing(opened):
         yield KazooStore(opened)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def servers_hurry() -> Iterator[None]:
-    with hurried():
-        yield
 
 
 @pytest.fixture(scope="module")
