@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from klamm.replay.engines import Engine
+    from tests.serving import RunKlamm
 
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
@@ -127,6 +128,20 @@ def pytest_terminal_summary(
             terminalreporter.write_line(f"{name}: {count}")
         if counts:
             terminalreporter.write_line(f"{kind} {counts.total()} in all")
+
+
+@pytest.fixture
+def run_klamm(capsys: pytest.CaptureFixture[str]) -> RunKlamm:
+    """Run a command of klamm in this process: its exit code, and what it printed meanwhile."""
+    # Importing it takes longer than most tests run.
+    from klamm.cli.main import main
+
+    def run_klamm(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(list(words))
+        return code, *capsys.readouterr()
+
+    return run_klamm
 
 
 @pytest.fixture(scope="session")

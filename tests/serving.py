@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +25,8 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 KLAMM = (sys.executable, "-m", "klamm")
+RunKlamm = Callable[..., tuple[int, str, str]]
+"""What the fixture ``run_klamm`` gives."""
 
 
 def environ_for(data_dir: Path, **more: str) -> dict[str, str]:

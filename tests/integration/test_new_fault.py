@@ -13,20 +13,19 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import Answered
 from klamm.cluster.errors import UsageError
-from klamm.cluster.quirks import NO_QUIRKS
 from klamm.lab.actions.action import Action, ActionTarget, BrokerAction
 from klamm.lab.actions.actions import ACTIONS, ActionKind
 from klamm.lab.actions.network_actions import NetworkAction
-from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language import step_language
 from klamm.lab.language.actions import DRILL_ACTIONS as DRILL_ACTIONS
 from klamm.lab.language.actions import kind_of
 from klamm.lab.language.language import parse_drill
-from klamm.lab.run.drill_run import Outcome, play
+from klamm.lab.run.drill_run import Outcome
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from tests.api_server import ApiServer
+from tests.sim.drills import run_drill
 
 DRILL = """
 drill: stumbles
@@ -88,7 +87,7 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("grown")
 def test_a_drill_says_it() -> None:
     drill = parse_drill(DRILL, "d.yaml")
-    *_, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
+    verdict = run_drill(drill)
     assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
 
 
