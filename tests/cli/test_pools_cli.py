@@ -81,7 +81,7 @@ def test_check_lists_violations_and_ends_with_14(run: RunKlamm) -> None:
     )
 
 
-def test_check_as_json(run: RunKlamm) -> None:
+def test_pools_check_prints_violations_as_json(run: RunKlamm) -> None:
     moving = ReplicaAssignment((1, 4), adding_replicas=(1,), removing_replicas=(4,))
     code, out, err = run("check", tree({"T1": [moving], "T2": lists((4,))}), "--json")
     assert (code, err) == (14, "")
@@ -156,7 +156,7 @@ def test_a_dump_that_takes_long_to_read_is_waited_for(
     assert (errors.getvalue(), "2 violations" in capsys.readouterr().out) == (said, True)
 
 
-def test_nothing_to_move(run: RunKlamm) -> None:
+def test_a_cluster_that_fits_its_pools_has_an_empty_plan(run: RunKlamm) -> None:
     right = tree({"T1": lists((1, 2))})
     assert run("plan", right) == (0, '{"version":1,"partitions":[]}\n', "Nothing to move.\n")
     assert run("check", right) == (0, "0 violations, 1 topic, 1 partition\n", "")

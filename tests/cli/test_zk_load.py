@@ -67,7 +67,7 @@ def test_a_copy_is_the_same_and_says_what_it_lacks(
     assert tree(run_klamm, f"{chroot}/deep/copy") == tree(run_klamm, f"{chroot}/source")
 
 
-def test_json_and_mark(chroot: str, dump: Path, run_klamm: RunKlamm) -> None:
+def test_a_marked_load_is_reported_as_json(chroot: str, dump: Path, run_klamm: RunKlamm) -> None:
     code, out, _ = run_klamm(
         "zk", "load", str(dump), "--zookeeper", f"{chroot}/copy", "--mark", "--json"
     )

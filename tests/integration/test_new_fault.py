@@ -85,14 +85,14 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("grown")
-def test_a_drill_says_it() -> None:
+def test_a_drill_may_use_the_new_fault() -> None:
     drill = parse_drill(DRILL, "d.yaml")
     verdict = run_drill(drill)
     assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
 
 
 @pytest.mark.usefixtures("grown")
-def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
+def test_the_http_api_and_the_command_line_have_the_new_fault(chroot: str) -> None:
     operation = api.api_document()["paths"]["/brokers/{id}/stumble"]["post"]
     assert operation["summary"] == (
         "Step 1: freeze a broker for a moment, `times` times. The command does not show this. "

@@ -185,7 +185,7 @@ def test_a_protected_cluster_runs_and_refuses_a_klamm_without_its_identity(
         (["--zk-tls-ca", "gone.pem", "--zookeeper", "localhost:1"], "gone.pem cannot be used"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_security_options_that_cannot_work_are_refused(
     tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     up = ("up", "--brokers", "1", "--port", "0", "--data-dir", str(tmp_path / "data"))

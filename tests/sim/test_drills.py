@@ -31,7 +31,7 @@ from tests.sim.worlds import create_topic, replicas_of, three_brokers
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "drills.md"
-MORE_SEEDS = range(1, 15)
+MORE_SEEDS = range(1, 10)
 TOPIC = "/brokers/topics/t"
 STATE = f"{TOPIC}/partitions/0/state"
 SKELETON = "drill: d\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
