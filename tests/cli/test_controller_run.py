@@ -159,7 +159,7 @@ def test_ctrl_c_ends_it_with_130(
     assert capsys.readouterr().err == "klamm controller run was interrupted\n"
 
 
-def test_a_failure_ends_it(
+def test_a_failure_ends_the_controller_with_one_line(
     run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played = PlayedController(configured(tmp_path, data_dir=tmp_path), KnownController(1000, 8))

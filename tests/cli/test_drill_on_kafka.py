@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from klamm.cli.main import main
 from klamm.world.kafka.jars import KAFKA_JAR
+from tests.serving import RunKlamm
 
 HEAD = "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
 ON_KAFKA = ("run", "--on", "kafka")
@@ -19,14 +19,13 @@ UNDER_KLAMM = ("run", "--on", "kafka-with-klamm")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def run(run_klamm: RunKlamm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Run `klamm drill`, with a folder of jars that has only the name of Kafka's."""
     (tmp_path / KAFKA_JAR).touch()
     monkeypatch.setenv("KAFKA_LIBS", str(tmp_path))
 
     def run(*words: str) -> tuple[int, str, list[str]]:
-        code = main(["drill", *words])
-        out, errors = capsys.readouterr()
+        code, out, errors = run_klamm("drill", *words)
         return code, out, errors.splitlines()
 
     return run

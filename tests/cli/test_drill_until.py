@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from klamm.cli.main import main
 from klamm.cluster.journal import JOURNAL_FILE
+from tests.serving import RunKlamm
 
 JOURNAL = Path("1-leader-loss", JOURNAL_FILE)
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `klamm` with these words: its exit code and what it printed."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        return code, *capsys.readouterr()
-
-    return run
-
-
-def test_until_shows_where_the_drill_is_and_leaves_the_journal(run: Any, tmp_path: Path) -> None:
+def test_until_shows_where_the_drill_is_and_leaves_the_journal(
+    run_klamm: RunKlamm, tmp_path: Path
+) -> None:
     words = ("--until", "on: {kind: broker_offline}", "--data-dir", str(tmp_path / "d"))
-    code, out, err = run("drill", "run", "leader-loss", *words)
+    code, out, err = run_klamm("drill", "run", "leader-loss", *words)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[1] == "   0.000 s  start brokers 0, 1, 2"
@@ -37,13 +27,15 @@ def test_until_shows_where_the_drill_is_and_leaves_the_journal(run: Any, tmp_pat
     assert "1       -     not running  no    -           0           0      0" in lines
     path = tmp_path / "d" / JOURNAL
     assert len(path.read_bytes().splitlines()) == 26
-    code, out, _ = run("explain", "t-0", "--journal", str(path))
+    code, out, _ = run_klamm("explain", "t-0", "--journal", str(path))
     assert code == 0
     assert "t-0: OfflinePartition, leader 1, " in out
 
 
-def test_until_as_json(run: Any) -> None:
-    code, out, _ = run("drill", "run", "leader-loss", "--until", "step 2", "--json", "--seed", "3")
+def test_until_as_json(run_klamm: RunKlamm) -> None:
+    code, out, _ = run_klamm(
+        "drill", "run", "leader-loss", "--until", "step 2", "--json", "--seed", "3"
+    )
     found = json.loads(out)
     assert (code, found["drill"], found["seed"], found["verdict"]) == (0, "leader-loss", 3, None)
     assert found["step"] == {
@@ -59,14 +51,16 @@ def test_until_as_json(run: Any) -> None:
     assert len(found["rows"]) == 5
 
 
-def test_a_moment_that_is_never_reached(run: Any) -> None:
-    code, out, err = run("drill", "run", "leader-loss", "--until", "row 900")
+def test_a_moment_that_is_never_reached(run_klamm: RunKlamm) -> None:
+    code, out, err = run_klamm("drill", "run", "leader-loss", "--until", "row 900")
     assert code == 1
     assert "leader-loss passed after 13.021 s\n" in out
     assert err == (
         "error: row 900 is never reached: the drill ended after 13.021 s, with 39 journal rows\n"
     )
-    code, out, err = run("drill", "run", "c7", "--quirks", "C7", "--until", "row 900", "--json")
+    code, out, err = run_klamm(
+        "drill", "run", "c7", "--quirks", "C7", "--until", "row 900", "--json"
+    )
     assert (code, json.loads(out)["verdict"]["outcome"]) == (10, "unsafe")
     assert json.loads(err)["exit_code"] == 1
 
@@ -82,8 +76,10 @@ def test_a_moment_that_is_never_reached(run: Any) -> None:
         (["zookeeper-quorum-lost", "--until", "5s"], "requires real ZooKeeper servers"),
     ],
 )
-def test_options_that_do_not_go_together(run: Any, words: list[str], problem: str) -> None:
-    code, _, err = run("drill", "run", *words)
+def test_options_that_do_not_go_together(
+    run_klamm: RunKlamm, words: list[str], problem: str
+) -> None:
+    code, _, err = run_klamm("drill", "run", *words)
     assert (code, problem in err, len(err.splitlines()) <= 2) == (2, True, True)
 
 
@@ -96,12 +92,12 @@ def test_options_that_do_not_go_together(run: Any, words: list[str], problem: st
         ("0s", "before the final check"),
     ],
 )
-def test_where_a_drill_stands(run: Any, moment: str, where: str, tmp_path: Path) -> None:
+def test_where_a_drill_stands(run_klamm: RunKlamm, moment: str, where: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps: [kill: 1, start: 1]\n"
         "eventually: {healthy: true}\n"
     )
-    code, out, err = run("drill", "run", str(path), "--until", moment)
+    code, out, err = run_klamm("drill", "run", str(path), "--until", moment)
     places = [line.split(", ", 2)[2] for line in out.splitlines() if line.startswith("row ")]
     assert (code, err, places) == (0, "", [where])

@@ -120,7 +120,7 @@ def links(between: Sequence[Sequence[object]] = (), **more: object) -> dict[str,
         ),
     ],
 )
-def test_a_fault_and_its_request(
+def test_a_fault_command_sends_one_request_and_prints_the_faults(
     words: str, request_: str, body: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer, printed = (DISKS, DISK_FAULTS) if words.startswith("disk") else (FAULT, FAULTS)
@@ -207,7 +207,7 @@ def test_brokers_are_isolated(
         ([0, 2], ["cut: a"], "brokers 0, 2 are no longer isolated\nended: cut: a\n"),
     ],
 )
-def test_a_healed_network(
+def test_healing_the_network_says_which_faults_ended(
     isolated: list[int], faults: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = {

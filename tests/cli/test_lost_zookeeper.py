@@ -17,6 +17,7 @@ from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Exists
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("servers_hurry")
 TOOLS = {
     "list": ["topics", "--list"],
     "unsecure": ["zk", "unsecure"],

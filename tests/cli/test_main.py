@@ -405,7 +405,7 @@ def test_what_a_command_raises(
     assert " ".join(described["error"]["message"].split()) in said
 
 
-def test_a_bug_is_not_hidden() -> None:
+def test_an_unexpected_exception_is_raised_with_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         errors.run(lambda: fail(ZeroDivisionError()))
 

@@ -80,7 +80,7 @@ def test_a_terminal_gets_drawn_tables_with_racks_as_they_are_written() -> None:
     assert "[red]a,b" in result.stdout
 
 
-def test_prints_json() -> None:
+def test_an_assignment_is_printed_as_json() -> None:
     line = "--brokers 10-12 --partitions 3 --rf 1 --start-index 1 --next-replica-shift 2 --json"
     code, out, _ = run(line)
     assert code == 0

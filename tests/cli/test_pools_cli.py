@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +15,7 @@ from klamm.cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPa
 from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode, TopicZNode
+from tests.serving import RunKlamm
 from tests.waiting import WaitingEnds
 
 POOLS = str(Path(__file__).parents[1] / "data" / "pools" / "article.yaml")
@@ -59,20 +59,18 @@ def tree(topics: Topics, brokers: range = range(1, 10), racks: str = "") -> list
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def run(tmp_path: Path, run_klamm: RunKlamm) -> RunKlamm:
     """Run `klamm pools VERB` on the article's pools and a dump of these znodes."""
 
     def run(verb: str, znodes: list[DumpedZNode], *args: str) -> tuple[int, str, str]:
         path = tmp_path / "dump.json"
         path.write_bytes(msgspec.json.encode(znodes))
-        code = main(["pools", verb, "--pools", POOLS, "--dump", str(path), *args])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
+        return run_klamm("pools", verb, "--pools", POOLS, "--dump", str(path), *args)
 
     return run
 
 
-def test_check_lists_violations_and_ends_with_14(run: Any) -> None:
+def test_check_lists_violations_and_ends_with_14(run: RunKlamm) -> None:
     assert run("check", tree(TOPICS)) == (
         14,
         "T1-1 has replicas outside pool pool1: broker 4\n"
@@ -83,7 +81,7 @@ def test_check_lists_violations_and_ends_with_14(run: Any) -> None:
     )
 
 
-def test_check_as_json(run: Any) -> None:
+def test_pools_check_prints_violations_as_json(run: RunKlamm) -> None:
     moving = ReplicaAssignment((1, 4), adding_replicas=(1,), removing_replicas=(4,))
     code, out, err = run("check", tree({"T1": [moving], "T2": lists((4,))}), "--json")
     assert (code, err) == (14, "")
@@ -104,7 +102,7 @@ def test_check_as_json(run: Any) -> None:
     }
 
 
-def test_plan_is_kafkas_json_and_leaves_nothing_to_find(run: Any, tmp_path: Path) -> None:
+def test_plan_is_kafkas_json_and_leaves_nothing_to_find(run: RunKlamm, tmp_path: Path) -> None:
     code, out, err = run("plan", tree(TOPICS))
     assert (code, out) == (
         0,
@@ -121,7 +119,7 @@ def test_plan_is_kafkas_json_and_leaves_nothing_to_find(run: Any, tmp_path: Path
     assert left[:2] == (0, "0 violations, 3 topics, 5 partitions\nTopics without a pool: other\n")
 
 
-def test_plan_as_json_has_current_and_proposed_assignments(run: Any) -> None:
+def test_plan_as_json_has_current_and_proposed_assignments(run: RunKlamm) -> None:
     code, out, err = run("plan", tree({"T1": lists((4, 2))}), "--json")
     assert (code, err) == (0, "")
     where = {"topic": "T1", "partition": 0, "log_dirs": ["any", "any"]}
@@ -158,13 +156,13 @@ def test_a_dump_that_takes_long_to_read_is_waited_for(
     assert (errors.getvalue(), "2 violations" in capsys.readouterr().out) == (said, True)
 
 
-def test_nothing_to_move(run: Any) -> None:
+def test_a_cluster_that_fits_its_pools_has_an_empty_plan(run: RunKlamm) -> None:
     right = tree({"T1": lists((1, 2))})
     assert run("plan", right) == (0, '{"version":1,"partitions":[]}\n', "Nothing to move.\n")
     assert run("check", right) == (0, "0 violations, 1 topic, 1 partition\n", "")
 
 
-def test_racks_are_respected_unless_disabled(run: Any) -> None:
+def test_racks_are_respected_unless_disabled(run: RunKlamm) -> None:
     same_rack = tree({"T1": lists((1, 2))}, racks="aabcccccc")
     assert run("check", same_rack)[0] == 14
     assert '"replicas":[1,3]' in run("plan", same_rack)[1]
@@ -172,14 +170,14 @@ def test_racks_are_respected_unless_disabled(run: Any) -> None:
     assert run("plan", same_rack, "--disable-rack-aware")[2] == "Nothing to move.\n"
 
 
-def test_a_replication_factor_changes_only_when_asked(run: Any) -> None:
+def test_a_replication_factor_changes_only_when_asked(run: RunKlamm) -> None:
     more = ("--topic", "T1", "--replication-factor", "2")
     code, out, _ = run("plan", tree({"T1": lists((1,)), "T2": lists((9,))}), *more)
     assert code == 0
     assert [one["replicas"] for one in json.loads(out)["partitions"]] == [[1, 2]]
 
 
-def test_dead_brokers_are_reported_and_replaced_only_on_request(run: Any) -> None:
+def test_dead_brokers_are_reported_and_replaced_only_on_request(run: RunKlamm) -> None:
     alone = tree({"T1": lists((2, 1), (2,))}, brokers=range(3, 10))
     code, out, _ = run("check", alone)
     assert (code, out.splitlines()[0]) == (14, "pool pool1 has unregistered brokers 1,2")
@@ -196,7 +194,7 @@ def test_dead_brokers_are_reported_and_replaced_only_on_request(run: Any) -> Non
     assert "warning: T1-0 has no live replica to copy from: it waits for broker 2\n" in err
 
 
-def test_topics_that_are_being_deleted_are_left_out(run: Any) -> None:
+def test_topics_that_are_being_deleted_are_left_out(run: RunKlamm) -> None:
     marked = [
         DumpedZNode("/admin/delete_topics", None),
         DumpedZNode("/admin/delete_topics/T1", None),
@@ -204,7 +202,7 @@ def test_topics_that_are_being_deleted_are_left_out(run: Any) -> None:
     assert "T1" not in run("check", [*tree(TOPICS), *marked])[1]
 
 
-def test_a_malformed_topic_is_reported_and_makes_a_clean_check_inconclusive(run: Any) -> None:
+def test_a_malformed_topic_is_reported_and_makes_a_clean_check_inconclusive(run: RunKlamm) -> None:
     broken = DumpedZNode("/brokers/topics/T2", "{")
     code, out, err = run("check", [*tree({"T1": lists((1,))}), broken])
     assert (code, out) == (12, "0 violations, 1 topic, 1 partition\n")
@@ -212,7 +210,7 @@ def test_a_malformed_topic_is_reported_and_makes_a_clean_check_inconclusive(run:
 
 
 def test_show_lists_pools_patterns_and_what_is_where(
-    run: Any, capsys: pytest.CaptureFixture[str]
+    run: RunKlamm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = run("show", tree(TOPICS, racks="abcabcabc"))
     assert code == 0
@@ -287,14 +285,14 @@ def test_what_is_wrong_is_one_line(
     ],
 )
 def test_a_dump_of_something_else_is_one_line(
-    run: Any, znodes: list[DumpedZNode], code: int, said: str
+    run: RunKlamm, znodes: list[DumpedZNode], code: int, said: str
 ) -> None:
     ended, out, err = run("check", znodes)
     assert (ended, out) == (code, "")
     assert err.startswith("error: ") and said in err
 
 
-def test_unknown_topics_and_partitions_are_refused(run: Any, tmp_path: Path) -> None:
+def test_unknown_topics_and_partitions_are_refused(run: RunKlamm, tmp_path: Path) -> None:
     assert run("plan", tree(TOPICS), "--topic", "T2")[::2] == (
         1,
         "error: Topic T2 does not exist\n",
@@ -307,7 +305,7 @@ def test_unknown_topics_and_partitions_are_refused(run: Any, tmp_path: Path) -> 
 
 
 def test_a_live_zookeeper_and_its_dump_say_the_same(
-    run: Any, chroot: str, capsys: pytest.CaptureFixture[str]
+    run: RunKlamm, chroot: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_store(chroot) as store:
         client = KafkaZkClient(store)

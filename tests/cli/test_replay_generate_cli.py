@@ -21,7 +21,7 @@ def run(*arguments: str) -> int:
     return main(["replay", "generate", *arguments])
 
 
-def test_it_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_made_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "made"
     assert run("--out", str(out), *SMALL, "--plant", "illegal=2,gap=1") == 0
     said = capsys.readouterr()
@@ -44,7 +44,9 @@ def test_a_terminal_shows_the_progress_in_one_line(tmp_path: Path) -> None:
         assert "run generated-3" in it.before and "\\u001b" not in it.before
 
 
-def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_made_is_printed_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "made"
     assert run("--out", str(out), *SMALL, "--format", "zookeeper", "--json") == 0
     told = json.loads(capsys.readouterr().out)

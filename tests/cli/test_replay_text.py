@@ -38,7 +38,7 @@ def test_times_of_the_command_line(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("option", ["--from", "--to", "--as-of"])
-def test_a_year_is_no_time(option: str) -> None:
+def test_a_year_alone_is_refused_as_a_time(option: str) -> None:
     given = {"--from": None, "--to": None, "--as-of": None, option: "2026"}
     with pytest.raises(UsageError, match=f"{option} 2026: invalid time"):
         read_filters(given["--as-of"], (), (), given["--from"], given["--to"])

@@ -220,14 +220,14 @@ def test_what_is_known_of_an_error_comes_with_it(facts: dict[str, object]) -> No
         ("h:1,g:2", "http://h:1"),
     ],
 )
-def test_addresses(given: str, url: str) -> None:
+def test_the_address_of_a_server_may_have_several_forms(given: str, url: str) -> None:
     assert ServerClient(given).url == url
 
 
 @pytest.mark.parametrize(
     "given", ["", "h:x", "h:99999", "ftp://h:1", "http://h:1/status", ":1", "h i", "h i:1"]
 )
-def test_no_addresses(given: str) -> None:
+def test_a_text_that_is_no_address_is_refused(given: str) -> None:
     with pytest.raises(UsageError, match="is not the address of a klamm server"):
         ServerClient(given)
 

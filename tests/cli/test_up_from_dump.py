@@ -217,7 +217,9 @@ def test_a_dump_of_something_else_is_one_line(
     assert not data_dir.exists()
 
 
-def test_no_dump_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dump_that_does_not_exist_starts_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "none.json"
     assert main(["up", "--from-dump", str(path), "--data-dir", str(tmp_path / "data")]) == 2
     assert capsys.readouterr().err.startswith(f"error: cannot read the dump {path}: No such file")

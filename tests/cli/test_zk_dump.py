@@ -63,7 +63,9 @@ def test_every_field_is_what_the_server_holds(
     assert by_path["/eph"]["ephemeral_owner"] != "0x0"
 
 
-def test_null_is_not_empty(chroot: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dump_tells_a_znode_without_data_from_an_empty_one(
+    chroot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     where = ["--zookeeper", chroot]
     assert main(["topics", *where, "--create", "--topic", "t", "--replica-assignment", "0"]) == 0
     capsys.readouterr()

@@ -16,24 +16,15 @@ from klamm.cli import zk as cli_zk
 from klamm.cli.main import main
 from klamm.zk import dump_load
 from klamm.zk.store import SessionEvent, SessionState
-from tests.serving import KLAMM, ROOT, environ_for
+from tests.serving import KLAMM, ROOT, RunKlamm, environ_for
 from tests.waiting import wait_until
 
 BINARY = b"\xff\x00\xfe"
 
 
-def tree(capsys: pytest.CaptureFixture[str], zookeeper: str) -> list[tuple[str, Any]]:
-    capsys.readouterr()
-    assert main(["zk", "dump", "--zookeeper", zookeeper]) == 0
-    znodes = json.loads(capsys.readouterr().out)
+def tree(run_klamm: RunKlamm, zookeeper: str) -> list[tuple[str, Any]]:
+    znodes = json.loads(run_klamm("zk", "dump", "--zookeeper", zookeeper)[1])
     return [(z["path"], z.get("base64", z.get("data"))) for z in znodes]
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main(["zk", "load", *args])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
 
 
 @pytest.fixture
@@ -63,9 +54,9 @@ def dump(chroot: str, zookeeper_client: KazooClient, tmp_path: Path) -> Path:
 
 
 def test_a_copy_is_the_same_and_says_what_it_lacks(
-    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]
+    chroot: str, dump: Path, run_klamm: RunKlamm
 ) -> None:
-    code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/deep/copy")
+    code, out, err = run_klamm("zk", "load", str(dump), "--zookeeper", f"{chroot}/deep/copy")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         f"6 znodes were written to {chroot}/deep/copy",
@@ -73,11 +64,13 @@ def test_a_copy_is_the_same_and_says_what_it_lacks(
         "not kept: versions, zxids, times and ACLs",
         "klamm up refuses to run here without /klamm: --mark creates it",
     ]
-    assert tree(capsys, f"{chroot}/deep/copy") == tree(capsys, f"{chroot}/source")
+    assert tree(run_klamm, f"{chroot}/deep/copy") == tree(run_klamm, f"{chroot}/source")
 
 
-def test_json_and_mark(chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, str(dump), "--zookeeper", f"{chroot}/copy", "--mark", "--json")
+def test_a_marked_load_is_reported_as_json(chroot: str, dump: Path, run_klamm: RunKlamm) -> None:
+    code, out, _ = run_klamm(
+        "zk", "load", str(dump), "--zookeeper", f"{chroot}/copy", "--mark", "--json"
+    )
     assert code == 0
     assert json.loads(out) == {
         "zookeeper": f"{chroot}/copy",
@@ -88,29 +81,27 @@ def test_json_and_mark(chroot: str, dump: Path, capsys: pytest.CaptureFixture[st
         "unreadable": [],
         "marked": True,
     }
-    marker = dict(tree(capsys, f"{chroot}/copy"))["/klamm"]
+    marker = dict(tree(run_klamm, f"{chroot}/copy"))["/klamm"]
     assert json.loads(marker)["run_id"] == "zk load"
 
 
-def test_what_is_there_is_named_and_left(
-    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = tree(capsys, f"{chroot}/source")
-    code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/source")
+def test_what_is_there_is_named_and_left(chroot: str, dump: Path, run_klamm: RunKlamm) -> None:
+    before = tree(run_klamm, f"{chroot}/source")
+    code, out, err = run_klamm("zk", "load", str(dump), "--zookeeper", f"{chroot}/source")
     assert (code, out) == (1, "")
     assert err.startswith("error: the target is not empty: found /a, /a-b, /brokers\nhint: ")
-    assert tree(capsys, f"{chroot}/source") == before
+    assert tree(run_klamm, f"{chroot}/source") == before
 
 
 def test_numbered_znodes_go_on_after_those_of_the_dump(
     chroot: str,
     zookeeper_client: KazooClient,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run_klamm: RunKlamm,
 ) -> None:
     path = tmp_path / "dump.json"
     path.write_text('[{"path":"/changes/change_0000000321","data":""}]')
-    code, _, _ = run(capsys, str(path), "--zookeeper", f"{chroot}/copy")
+    code, _, _ = run_klamm("zk", "load", str(path), "--zookeeper", f"{chroot}/copy")
     assert code == 0
     root = f"/{chroot.rpartition('/')[2]}/copy/changes"
     assert zookeeper_client.get_children(root) == ["change_0000000321"]
@@ -119,25 +110,23 @@ def test_numbered_znodes_go_on_after_those_of_the_dump(
 
 
 def test_nothing_is_undone_where_nothing_was_cut_short(
-    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]
+    chroot: str, dump: Path, run_klamm: RunKlamm
 ) -> None:
     undo = (str(dump), "--zookeeper", f"{chroot}/source", "--undo")
-    code, out, err = run(capsys, *undo)
+    code, out, err = run_klamm("zk", "load", *undo)
     assert (code, out) == (1, "")
     assert err.startswith("error: there is no interrupted load to undo")
-    code, out, err = run(capsys, *undo, "--json")
+    code, out, err = run_klamm("zk", "load", *undo, "--json")
     assert (code, out, json.loads(err)["error"]["error"]) == (1, "", "NotEmpty")
 
 
-def test_no_dump_is_one_line(
-    chroot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_dump_is_one_line(chroot: str, tmp_path: Path, run_klamm: RunKlamm) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("hello\n")
-    code, out, err = run(capsys, str(path), "--zookeeper", f"{chroot}/copy")
+    code, out, err = run_klamm("zk", "load", str(path), "--zookeeper", f"{chroot}/copy")
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {path} is not a dump: line 1: ")
-    code, _, err = run(capsys, str(path), "--zookeeper", chroot, "--undo", "--mark")
+    code, _, err = run_klamm("zk", "load", str(path), "--zookeeper", chroot, "--undo", "--mark")
     assert (code, err.splitlines()[0]) == (2, "error: give either --mark or --undo, but not both")
 
 
@@ -161,53 +150,59 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 
 def test_an_interrupted_load_is_resumed(
-    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chroot: str, dump: Path, run_klamm: RunKlamm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = ("--zookeeper", f"{chroot}/copy")
     with monkeypatch.context() as patch:
         cut_short(patch, after=2)
-        assert run(capsys, str(dump), *copy) == (
+        assert run_klamm("zk", "load", str(dump), *copy) == (
             130,
             "",
             "Interrupted: at least 2 of 6 znodes and /klamm-loading were written\n"
             "hint: run the same command to resume the load, or klamm zk load DUMP --undo to undo "
             "it\n",
         )
-    code, out, _ = run(capsys, str(dump), *copy)
+    code, out, _ = run_klamm("zk", "load", str(dump), *copy)
     assert (code, out.splitlines()[0]) == (
         0,
         f"6 znodes were written to {chroot}/copy, 2 of them by an earlier load",
     )
-    assert tree(capsys, f"{chroot}/copy") == tree(capsys, f"{chroot}/source")
+    assert tree(run_klamm, f"{chroot}/copy") == tree(run_klamm, f"{chroot}/source")
 
 
 def test_an_interrupted_load_is_undone(
-    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chroot: str, dump: Path, run_klamm: RunKlamm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = ("--zookeeper", f"{chroot}/copy")
     with monkeypatch.context() as patch:
         cut_short(patch, after=4)
-        assert run(capsys, str(dump), *copy, "--mark")[0] == 130
+        assert run_klamm("zk", "load", str(dump), *copy, "--mark")[0] == 130
     with monkeypatch.context() as patch:
         cut_short(patch, after=4)
-        assert run(capsys, str(dump), *copy, "--undo") == (
+        assert run_klamm("zk", "load", str(dump), *copy, "--undo") == (
             130,
             "",
             "Interrupted: some of the loaded znodes are not deleted yet\n"
             "hint: repeat the command to continue\n",
         )
-    code, out, err = run(capsys, str(dump), *copy, "--undo", "--json")
+    code, out, err = run_klamm("zk", "load", str(dump), *copy, "--undo", "--json")
     assert (code, err) == (0, "")
     left = json.loads(out)
     assert left["zookeeper"] == f"{chroot}/copy" and left["deleted"] > 0
-    assert [path for path, _ in tree(capsys, f"{chroot}/copy")] == ["/"]
+    assert [path for path, _ in tree(run_klamm, f"{chroot}/copy")] == ["/"]
 
 
 def test_progress_and_a_lost_connection_are_on_standard_error(
-    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chroot: str,
+    dump: Path,
+    run_klamm: RunKlamm,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cli_zk, "_PROGRESS_INTERVAL_S", -1.0)
-    assert run(capsys, str(dump), "--zookeeper", f"{chroot}/copy")[2] == "6 of 6 znodes\n"
+    assert (
+        run_klamm("zk", "load", str(dump), "--zookeeper", f"{chroot}/copy")[2] == "6 of 6 znodes\n"
+    )
     cli_zk._CountLine()(5, None)
     for state in SessionState:
         cli_zk._report_disconnection(SessionEvent(state))
@@ -216,11 +211,11 @@ def test_progress_and_a_lost_connection_are_on_standard_error(
 
 
 def test_what_the_dump_could_not_read_is_named(
-    chroot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chroot: str, tmp_path: Path, run_klamm: RunKlamm
 ) -> None:
     path = tmp_path / "dump.json"
     path.write_text('[\n{"path":"/a","data":"x"},\n{"path":"/b","unreadable":"NOAUTH"}\n]\n')
-    code, out, err = run(capsys, str(path), "--zookeeper", f"{chroot}/copy")
+    code, out, err = run_klamm("zk", "load", str(path), "--zookeeper", f"{chroot}/copy")
     assert code == 0 and out.startswith("1 znodes were written")
     assert err == "warning: /b is skipped: the dump could not read it\n"
 
@@ -230,6 +225,7 @@ def test_ctrl_c_says_what_is_left_and_the_same_command_ends_it(
     chroot: str,
     zookeeper_client: KazooClient,
     tmp_path: Path,
+    run_klamm: RunKlamm,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = f"/{chroot.rpartition('/')[2]}/copy"
@@ -257,9 +253,9 @@ def test_ctrl_c_says_what_is_left_and_the_same_command_ends_it(
     up = ["up", "--brokers", "1", "--zookeeper", f"{chroot}/copy", "--data-dir", str(tmp_path)]
     assert main([*up, "--port", "0"]) == 1
     assert "its load was interrupted (/klamm-loading exists)" in capsys.readouterr().err
-    code, out, _ = run(capsys, str(path), "--zookeeper", f"{chroot}/copy", "--json")
+    code, out, _ = run_klamm("zk", "load", str(path), "--zookeeper", f"{chroot}/copy", "--json")
     assert code == 0
     assert json.loads(out)["found"] > 0
-    assert tree(capsys, f"{chroot}/copy")[1:] == sorted(
+    assert tree(run_klamm, f"{chroot}/copy")[1:] == sorted(
         ((z["path"], z["data"]) for z in znodes), key=lambda pair: pair[0].split("/")
     )

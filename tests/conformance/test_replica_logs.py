@@ -247,7 +247,9 @@ def test_a_truncation_before_the_start_moves_it(log_factory: LogFactory, log: Re
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
 
 
-def test_a_log_begins_anew_elsewhere(log_factory: LogFactory, log: ReplicaLog) -> None:
+def test_a_log_that_is_truncated_fully_begins_at_the_given_offset(
+    log_factory: LogFactory, log: ReplicaLog
+) -> None:
     lead(log_factory, log, (0, 4), (1, 4))
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (100, 100, 0)
@@ -273,7 +275,7 @@ def test_a_log_that_begins_anew_has_flushed_what_it_had(
 # The log's start and retention
 
 
-def test_the_start_only_rises(log_factory: LogFactory, log: ReplicaLog) -> None:
+def test_the_log_start_offset_only_rises(log_factory: LogFactory, log: ReplicaLog) -> None:
     lead(log_factory, log, (0, 4), (1, 4), (2, 4))
     assert log.increment_log_start_offset(6)
     assert not log.increment_log_start_offset(6)

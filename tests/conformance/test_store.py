@@ -279,7 +279,7 @@ def test_a_batch_of_transactions_goes_in_order_past_failures(store: Store) -> No
     assert zxids == sorted(set(zxids))
 
 
-def test_a_big_batch(store: Store) -> None:
+def test_thousands_of_operations_go_in_one_call(store: Store) -> None:
     count = 3_000
     ok(store, Create("/many", None))
     created = store.write(

@@ -102,7 +102,9 @@ def test_a_whole_benchmark_in_small(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_one_part_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_runs_only_the_part_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "results"
     size = ["--partitions", "100", "--partitions-per-topic", "10"]
     options = ["--no-kafka", "--rounds", "2", "--only", "deletion", "--json", str(path)]

@@ -192,7 +192,7 @@ def test_an_unclean_election(cluster: KafkaCluster) -> None:
     cluster.await_partitions("unclean", {0: (2, [1, 2])})
 
 
-def test_transactions(cluster: KafkaCluster) -> None:
+def test_committed_transactions_survive_a_killed_leader(cluster: KafkaCluster) -> None:
     cluster.create("transactions", {0: (1, 2, 3), 1: (2, 3, 1)})
     load = Load(cluster, "transactions", **{"transactional.id": "x"})
     load.producer.init_transactions(PATIENCE_S)

@@ -86,7 +86,7 @@ def refusal(config: ControllerServerConfig) -> KlammError:
         ("PLAINTEXT://:9099", None),
     ],
 )
-def test_listeners(text: str, expected: EndPoint | None) -> None:
+def test_a_listener_is_parsed_or_refused(text: str, expected: EndPoint | None) -> None:
     if expected is not None:
         assert parse_listener(text) == expected
         return

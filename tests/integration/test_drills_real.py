@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from klamm.cli.main import main
 from klamm.lab.drills.library import NAMES, named_drill
 from klamm.lab.drivers import live_driver
 from klamm.zk.embedded import EmbeddedZooKeeper
-from tests.serving import without_slowness
+from tests.serving import RunKlamm, without_slowness
 from tests.sim.test_run_page import periods
 from tests.unit.report.pages import read_page
 from tests.waiting import wait_until
@@ -34,14 +35,9 @@ REAL_ONLY = [d.name for d in DRILLS if d.real_only is not None]
 
 
 @pytest.fixture
-def run(chroot: str, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run drills below the test's chroot: the exit code and what was printed."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(["drill", "run", "--real", "--zookeeper", chroot, *words])
-        return code, *capsys.readouterr()
-
-    return run
+def run(chroot: str, run_klamm: RunKlamm) -> RunKlamm:
+    """Run drills below the test's chroot."""
+    return partial(run_klamm, "drill", "run", "--real", "--zookeeper", chroot)
 
 
 @pytest.fixture
@@ -52,7 +48,9 @@ def below(chroot: str, zookeeper_client: KazooClient) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*EITHER_WORLD, *BUGS])
-def test_a_drill_that_ships_passes_on_a_real_zookeeper(run: Any, below: Any, name: str) -> None:
+def test_a_drill_that_ships_passes_on_a_real_zookeeper(
+    run: RunKlamm, below: Any, name: str
+) -> None:
     code, out, errors = run(name)
     assert (code, without_slowness(errors)) == (0, ""), out
     assert f"{name} passed after " in out
@@ -84,7 +82,7 @@ def test_a_drill_that_breaks_zookeeper_needs_one_of_its_own(
 
 
 @pytest.mark.slow
-def test_a_bug_is_found_on_a_real_zookeeper_too(run: Any, below: Any) -> None:
+def test_a_bug_is_found_on_a_real_zookeeper_too(run: RunKlamm, below: Any) -> None:
     code, out, _ = run("cancel-back-to-the-dead", "--quirks", "KAFKA-14424")
     assert code == 1
     assert out.endswith(
@@ -93,7 +91,7 @@ def test_a_bug_is_found_on_a_real_zookeeper_too(run: Any, below: Any) -> None:
     assert below() == []
 
 
-def test_a_recording_is_run_for_real_and_compared(run: Any) -> None:
+def test_a_recording_is_run_for_real_and_compared(run: RunKlamm) -> None:
     recording = ROOT / "tests" / "data" / "scenarios" / "controller_move_quiet.json"
     code, out, _ = run(str(recording), "--quirks", "2.8.2")
     assert (code, "identical to Kafka 2.8.2" in out) == (0, True)
@@ -101,7 +99,7 @@ def test_a_recording_is_run_for_real_and_compared(run: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/brokers/ids", "/controller"])
 def test_a_place_of_kafkas_is_refused(
-    run: Any, below: Any, chroot: str, zookeeper_client: KazooClient, path: str
+    run: RunKlamm, below: Any, chroot: str, zookeeper_client: KazooClient, path: str
 ) -> None:
     zookeeper_client.create(chroot[chroot.index("/") :] + path, makepath=True)
     before = below()
@@ -111,7 +109,7 @@ def test_a_place_of_kafkas_is_refused(
     assert below() == before
 
 
-def test_steps_are_triggered_by_times_and_rows(run: Any, below: Any, tmp_path: Path) -> None:
+def test_steps_are_triggered_by_times_and_rows(run: RunKlamm, below: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         f"{HEAD}"
@@ -133,7 +131,7 @@ def test_steps_are_triggered_by_times_and_rows(run: Any, below: Any, tmp_path: P
 
 @pytest.mark.slow
 def test_late_and_repeated_messages_arrive_on_a_real_zookeeper_too(
-    run: Any, below: Any, tmp_path: Path
+    run: RunKlamm, below: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.yaml"
     head = HEAD.replace("topics:", "config: {replica.socket.timeout.ms: 1000}, topics:")
@@ -160,7 +158,9 @@ def test_late_and_repeated_messages_arrive_on_a_real_zookeeper_too(
     assert below() == []
 
 
-def test_a_drill_that_fails_leaves_nothing_either(run: Any, below: Any, tmp_path: Path) -> None:
+def test_a_drill_that_fails_leaves_nothing_either(
+    run: RunKlamm, below: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(HEAD + "  - kill: 2\n    until: {leader: {t-0: 1}}\n    within: 100ms\n")
     assert run(str(path))[0] == 11

@@ -19,6 +19,7 @@ from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
 from klamm.zk.embedded import EmbeddedZooKeeper, four_letter_word
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("servers_hurry")
 ROOT = Path(__file__).parents[2]
 
 HOLD_A_SERVER = """\

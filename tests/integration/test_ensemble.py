@@ -22,6 +22,7 @@ from klamm.zk.store import Create, Exists, GetChildren, ResultCode
 from tests.listeners import free_ports
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("servers_hurry")
 TIMEOUT_MS = 15_000
 
 

@@ -60,7 +60,7 @@ def settled(server: ClusterServer) -> Tree:
     return last
 
 
-def test_there_are_such_trees() -> None:
+def test_every_recorded_tree_is_tested() -> None:
     assert [str(tree) for tree in TREES] == list(NAMES)
 
 

@@ -13,17 +13,16 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import Answered
 from klamm.cluster.errors import UsageError
-from klamm.cluster.quirks import NO_QUIRKS
 from klamm.lab.actions.action import Action, ActionTarget, BrokerAction
 from klamm.lab.actions.network_actions import NetworkAction
 from klamm.lab.actions.table import ACTIONS, kind_of
-from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.language import parse_drill
-from klamm.lab.run.drill_run import Outcome, play
+from klamm.lab.run.drill_run import Outcome
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
 from tests.api_server import ApiServer
 from tests.server_configs import server_config
+from tests.sim.drills import run_drill
 
 DRILL = """
 drill: stumbles
@@ -82,14 +81,14 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("grown")
-def test_a_drill_says_it() -> None:
+def test_a_drill_may_use_the_new_fault() -> None:
     drill = parse_drill(DRILL, "d.yaml")
-    *_, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
+    verdict = run_drill(drill)
     assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
 
 
 @pytest.mark.usefixtures("grown")
-def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
+def test_the_http_api_and_the_command_line_have_the_new_fault(chroot: str) -> None:
     operation = api.api_document()["paths"]["/brokers/{id}/stumble"]["post"]
     assert operation["summary"] == (
         "Step 1: freeze a broker for a moment, `times` times. The command does not show this. "

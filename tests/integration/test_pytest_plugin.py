@@ -87,29 +87,22 @@ def test_the_seed_of_the_command_line_goes_before_the_markers(project: pytest.Py
         done.stdout.fnmatch_lines([f"seed: {seed}", f"{replay} {seed}"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("brokers=-1", "cluster: brokers must be from 1 to 100, not*"),
-        ("3", "options need names, for example brokers=3"),
-        ("data_dir='x'", "data_dir is one of pytest's temporary directories, see --basetemp"),
-    ],
-)
 def test_an_invalid_marker_is_an_error_without_the_source_of_the_plugin(
-    project: pytest.Pytester, options: str, message: str
+    project: pytest.Pytester,
 ) -> None:
-    project.makepyfile(
-        test_marker=f"""
-        import pytest
-
-        @pytest.mark.klamm({options})
-        def test_never_runs(klamm_simulation):
-            pass
-        """
+    messages = {
+        "brokers=-1": "cluster: brokers must be from 1 to 100, not*",
+        "3": "options need names, for example brokers=3",
+        "data_dir='x'": "data_dir is one of pytest's temporary directories, see --basetemp",
+    }
+    tests = (
+        f"@pytest.mark.klamm({options})\ndef test_{number}(klamm_simulation): pass\n"
+        for number, options in enumerate(messages)
     )
+    project.makepyfile(test_marker="import pytest\n" + "".join(tests))
     done = run(project, "test_marker.py")
-    done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines([f"@pytest.mark.klamm: {message}"])
+    done.assert_outcomes(errors=len(messages))
+    done.stdout.fnmatch_lines([f"@pytest.mark.klamm: {text}" for text in messages.values()])
     done.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 

@@ -196,7 +196,7 @@ def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServe
         ("/disks/slow", {"broker": 0, "bytes_per_s": 0}, 400, ">= 1 - at `$.bytes_per_s`"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_a_malformed_admin_request_is_refused(
     api: AsgiClient, path: str, body: object, status: int, said: str
 ) -> None:
     answer = api.post(path, json=body)

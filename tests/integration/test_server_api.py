@@ -55,7 +55,9 @@ def create(api: AsgiClient, topic: dict[str, Any], timeout_ms: int = 20_000) -> 
     return result
 
 
-def test_the_status(api: AsgiClient, server: ClusterServer) -> None:
+def test_the_status_shows_zookeeper_brokers_and_controller(
+    api: AsgiClient, server: ClusterServer
+) -> None:
     status = api.get("/status").json()
     assert status["zookeeper"]["embedded"] is False
     assert status["zookeeper"]["connect"].endswith("/server-api/deep")

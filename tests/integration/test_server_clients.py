@@ -142,7 +142,9 @@ def test_more_clients_than_allowed_are_refused_until_some_are_closed(
     ok(api, f"/consumers/{ok(api, '/consumers', topic='t')['id']}/close")
 
 
-def test_what_is_refused(api: AsgiClient) -> None:
+def test_clients_of_absent_partitions_or_with_contradicting_options_are_refused(
+    api: AsgiClient,
+) -> None:
     for path in ("/producers", "/consumers"):
         assert error(api, path, topic="absent") == (404, "topic absent does not exist")
         assert error(api, path, topic="t", partition=2) == (404, "topic t has no partition 2")

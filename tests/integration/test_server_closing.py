@@ -24,14 +24,14 @@ def test_a_result_or_its_error() -> None:
     assert closing.result_of(done, None) == 3
 
 
-def test_time_is_up() -> None:
+def test_a_wait_ends_at_its_time_limit() -> None:
     with pytest.raises(TimeoutError):
         Closing().result_of(Future(), 0.01)
     with pytest.raises(RequestTimedOut, match="nothing came"):
         Closing().wait_until(lambda: None, time.monotonic(), "nothing came")
 
 
-def test_the_server_ends() -> None:
+def test_waits_end_when_the_server_shuts_down() -> None:
     closing = Closing()
     assert not closing.is_set
     closing.set()

@@ -38,7 +38,7 @@ def text(lines: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("width", [1, 1000, 70_000])
 @pytest.mark.parametrize("count", [0, 1, 3, 9, 10, 11, 10_000])
-def test_last_rows(tmp_path: Path, count: int, width: int) -> None:
+def test_the_last_rows_of_a_file_are_read(tmp_path: Path, count: int, width: int) -> None:
     path = tmp_path / "journal"
     whole = text(rows(1, 10, width))
     path.write_bytes(whole)
@@ -247,7 +247,7 @@ def test_a_broken_address_file_is_a_usage_error(tmp_path: Path) -> None:
         read_address(tmp_path)
 
 
-def test_the_default_directory() -> None:
+def test_the_data_directory_is_that_of_the_environment_or_in_the_home() -> None:
     assert default_data_dir({"KLAMM_DATA_DIR": "/x"}) == Path("/x")
     assert default_data_dir({}) == Path(os.path.expanduser("~/.klamm"))
 

@@ -51,14 +51,14 @@ EXPOSED = server_config(
         ("", 403),
     ],
 )
-def test_host_on_loopback(host: str, status: int) -> None:
+def test_on_loopback_only_loopback_hosts_are_served(host: str, status: int) -> None:
     response = client(LOOPBACK).get("/", headers={"Host": host})
     assert response.status_code == status
     if status != 200:
         assert response.json()["error"]["message"] == f"unexpected Host header: {host}"
 
 
-def test_two_hosts_are_refused() -> None:
+def test_two_host_headers_are_refused() -> None:
     headers = [("Host", "localhost"), ("Host", "localhost")]
     assert client(LOOPBACK).get("/", headers=headers).status_code == 403
 
@@ -74,7 +74,7 @@ def test_two_hosts_are_refused() -> None:
         ("", 403),
     ],
 )
-def test_origin(origin: str, status: int) -> None:
+def test_a_request_from_a_page_of_another_origin_is_refused(origin: str, status: int) -> None:
     headers = {"Host": "localhost:8282", "Origin": origin}
     assert client(LOOPBACK).post("/", headers=headers).status_code == status
 
@@ -93,7 +93,7 @@ def test_origin(origin: str, status: int) -> None:
         ("Bearer ünicode", 401),
     ],
 )
-def test_token(authorization: str | None, status: int) -> None:
+def test_only_the_right_bearer_token_is_served(authorization: str | None, status: int) -> None:
     headers = {"Host": "klamm.example"}
     if authorization is not None:
         headers["Authorization"] = authorization
@@ -112,7 +112,7 @@ def test_token(authorization: str | None, status: int) -> None:
         ("0.0.0.0", 403),
     ],
 )
-def test_allowed_hosts(host: str, status: int) -> None:
+def test_only_allowed_hosts_are_served(host: str, status: int) -> None:
     headers = {"Host": host, "Authorization": f"Bearer {TOKEN}"}
     assert client(EXPOSED).get("/", headers=headers).status_code == status
 
@@ -126,7 +126,7 @@ def test_a_host_that_is_listened_on_is_allowed() -> None:
     ("token", "allowed_hosts", "message"),
     [(None, ("a",), "a token is required"), (TOKEN, (), "requires --allowed-host")],
 )
-def test_exposure_must_be_meant(
+def test_a_server_on_all_addresses_requires_a_token_and_allowed_hosts(
     token: str | None, allowed_hosts: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
@@ -146,7 +146,7 @@ def test_exposure_must_be_meant(
         ("localhost.example", False),
     ],
 )
-def test_loopback(host: str, expected: bool) -> None:
+def test_loopback_hosts_are_recognized(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

@@ -15,6 +15,7 @@ from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.snapshot_file import read_entries
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
+pytestmark = pytest.mark.usefixtures("servers_hurry")
 WRITES = 40
 EMPTY_SNAPSHOT = Path(__file__).parents[1] / "data/kafka_logs/trace/zookeeper/version-2/snapshot.0"
 

@@ -25,6 +25,7 @@ from klamm.zk.store import Create, Exists, GetData, ResultCode, SessionEvent, Se
 from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("servers_hurry")
 LONG_MS = 30_000
 MARGIN_S = 2.0
 

@@ -11,13 +11,12 @@ import pytest
 from klamm.admin import kafka_admin
 from klamm.admin.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import ApiError, ListPartitionReassignmentsResponse
 from klamm.controller import on_reassignment, on_topic_requests
 from klamm.lab.checks.admin_history import LINEARIZABLE, AdminHistory
-from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.language import parse_drill
-from klamm.lab.run.drill_run import Outcome, Verdict, play
+from klamm.lab.run.drill_run import Outcome, Verdict
+from tests.sim.drills import run_drill
 
 HEAD = """\
 drill: d
@@ -40,9 +39,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def run(*steps: str) -> Verdict:
     """The verdict on a drill with these steps."""
     drill = parse_drill(HEAD + "".join(f"  - {step}\n" for step in steps), "d.yaml")
-    *_, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
-    assert isinstance(verdict, Verdict)
-    return verdict
+    return run_drill(drill)
 
 
 def _deletion_without_effect(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from tests.bugs.mutants import MUTANTS
 from tests.bugs.runs import BUGS, verdicts
 
 FAILURES = (Outcome.FAILED, Outcome.UNSAFE, Outcome.STUCK)
-MORE_SEEDS = range(1, 10)
+MORE_SEEDS = range(1, 6)
 NAMES = [bug.name for bug in BUGS]
 
 
@@ -24,6 +24,7 @@ def test_the_drill_of_a_bug_passes_without_the_bug_and_fails_with_it(
     assert with_bug.outcome in FAILURES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=NAMES)
 def test_the_drill_of_a_bug_does_not_depend_on_the_seed(bug: Present | Fixed) -> None:
     for seed in MORE_SEEDS:

@@ -65,7 +65,7 @@ def test_a_broker_is_relieved_before_it_ends() -> None:
     assert_in_agreement(world)
 
 
-def test_it_comes_back_as_any_other() -> None:
+def test_a_broker_that_was_shut_down_rejoins_as_any_other() -> None:
     world = with_topic()
     world.shut_down(2)
     world.run_for(2_000)

@@ -24,7 +24,7 @@ from klamm.lab.drills.library import named_drill
 from klamm.lab.drivers.real_driver import RealDriver
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.language import parse_drill
-from klamm.lab.run.drill_run import Outcome, Verdict, play
+from klamm.lab.run.drill_run import Outcome, Verdict, play, verdict_of
 from klamm.lab.run.runner import ScenarioRunner
 from klamm.world.clock import VirtualClock
 from klamm.world.cluster_spec import ClusterSpec
@@ -52,8 +52,7 @@ steps:
 def run(drill: Drill, seed: int = 0) -> tuple[Verdict, bytes]:
     """Run a drill; return its result and the journal."""
     world = drill.simulated_world(NO_QUIRKS, seed)
-    *_, verdict = play(drill, SimulatedDriver(world))
-    assert isinstance(verdict, Verdict)
+    verdict = verdict_of(play(drill, SimulatedDriver(world)))
     return verdict, journal_bytes(world.journal.rows)
 
 
@@ -348,6 +347,5 @@ steps:
         "d.yaml",
     )
     world = drill.simulated_world(NO_QUIRKS, 0)
-    *_, verdict = play(drill, SimulatedDriver(world))
-    assert isinstance(verdict, Verdict)
+    verdict = verdict_of(play(drill, SimulatedDriver(world)))
     assert (verdict.failures, sorted(world.nodes)) == ((), [0, 2])

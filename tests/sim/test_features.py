@@ -53,7 +53,7 @@ def elected_with(existing: bytes | None, version: str) -> SimulatedWorld:
         (SOME % 0, "2.6", DISABLED, 1),
     ],
 )
-def test_the_feature_znode(
+def test_an_elected_controller_writes_the_feature_znode_of_its_version(
     existing: bytes | None, version: str, data: bytes, zk_version: int
 ) -> None:
     world = elected_with(existing, version)
@@ -62,7 +62,7 @@ def test_the_feature_znode(
     assert (found[0], found[1].version) == (data, zk_version)
 
 
-def test_the_next_controller_leaves_it_alone() -> None:
+def test_the_next_controller_leaves_the_feature_znode_alone() -> None:
     world = three_brokers()
     world.kill(0)
     world.run_for(20_000)

@@ -33,7 +33,7 @@ from klamm.lab.checks.invariants import INVARIANTS
 from klamm.lab.checks.watching import Watcher
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.language import parse_drill
-from klamm.lab.run.drill_run import Outcome, Verdict, play
+from klamm.lab.run.drill_run import Outcome, Verdict, play, verdict_of
 from klamm.world.cluster_spec import ClusterSpec
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.store import Check, Create, Delete, SetData
@@ -445,8 +445,7 @@ def test_replicas_that_a_tool_changed_are_restored() -> None:
         "d.yaml",
     )
     driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
-    *_, verdict = play(drill, driver)
-    assert isinstance(verdict, Verdict)
+    verdict = verdict_of(play(drill, driver))
     assert verdict.outcome is Outcome.PASSED, verdict.failures
 
 

@@ -11,7 +11,7 @@ from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import Address, Message
 from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.lab.language.language import parse_drill
-from klamm.lab.run.drill_run import Outcome, Verdict, play
+from klamm.lab.run.drill_run import Outcome, Verdict, play, verdict_of
 from klamm.zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent, WatchKind
 from tests.sim.worlds import three_brokers
 
@@ -47,8 +47,7 @@ def run(steps: str, brokers: int = 3) -> tuple[Verdict, Counter[str]]:
         deliver(message)
 
     world.transport.deliver = counted  # type: ignore[method-assign]
-    *_, verdict = play(drill, SimulatedDriver(world))
-    assert isinstance(verdict, Verdict)
+    verdict = verdict_of(play(drill, SimulatedDriver(world)))
     return verdict, arrived
 
 

@@ -88,7 +88,7 @@ def test_a_deletion_waits_for_a_reassignment_and_of_many_some_are_shown() -> Non
     assert status.topics_to_be_deleted == ["t"]
 
 
-def test_a_broker_that_shuts_down() -> None:
+def test_the_status_names_brokers_that_shut_down() -> None:
     world = brokers_up()
     active_controller(world).context.add_shutting_down_broker(2)
     assert shown(world)[1] == ["Stopping:    broker 2"]

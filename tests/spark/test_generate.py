@@ -38,11 +38,11 @@ from klamm.replay.run import Answers, answering
 from klamm.replay.sources import SourceOptions
 from tests.spark.invariants import check_invariants
 
-OPTIONS = HistoryOptions(partitions=30, events=4_000, failure_rate=0.0, seed=13)
+OPTIONS = HistoryOptions(partitions=30, events=3_000, failure_rate=0.0, seed=13)
 COUNTS = {kind: 1 + n % 3 for n, kind in enumerate(Planted)}
 TWO_GROUPS = HistoryOptions(
     partitions=52,
-    events=5_600,
+    events=3_900,
     failure_rate=0.3,
     seed=4,
     brokers=13,
@@ -50,6 +50,8 @@ TWO_GROUPS = HistoryOptions(
     restarts=1,
 )
 """Twelve of its brokers are two copies of six; the last one has no replicas."""
+ONE_OF_EACH = replace(TWO_GROUPS, planted=dict.fromkeys(Planted, 1))
+SOUND = replace(TWO_GROUPS, events=2_400)
 Row = dict[str, Any]
 
 
@@ -203,15 +205,38 @@ def test_what_was_planted_is_found_where_it_is_and_nothing_else(made: Made, kind
     CHECKS[kind](made)
 
 
-def _table(engine: Engine, options: HistoryOptions, written_as: Format, folder: Path) -> EventTable:
-    logs = folder / str(written_as)
-    generate(options, written_as, logs)
-    if written_as is Format.PARQUET:
-        return open_table(engine, logs)
-    make_table(engine, [logs], folder / "table", options=SourceOptions(timezone="UTC"))
-    return open_table(engine, folder / "table")
+class Histories:
+    """Histories and their tables: each is made once, although several tests compare it."""
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._made: dict[str, tuple[Path, EventTable]] = {}
+
+    def logs(self, options: HistoryOptions, written_as: Format) -> Path:
+        return self._get(options, written_as)[0]
+
+    def table(self, options: HistoryOptions, written_as: Format) -> EventTable:
+        return self._get(options, written_as)[1]
+
+    def _get(self, options: HistoryOptions, written_as: Format) -> tuple[Path, EventTable]:
+        key = f"{options} {written_as}"
+        if key not in self._made:
+            logs = table = self._folder / f"{len(self._made)}"
+            generate(options, written_as, logs)
+            if written_as is not Format.PARQUET:
+                table = self._folder / f"{logs.name}-table"
+                make_table(self._engine, [logs], table, options=SourceOptions(timezone="UTC"))
+            self._made[key] = logs, open_table(self._engine, table)
+        return self._made[key]
 
 
+@pytest.fixture(scope="module")
+def histories(duckdb: Engine, tmp_path_factory: pytest.TempPathFactory) -> Histories:
+    return Histories(duckdb, tmp_path_factory.mktemp("histories"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written_as", "planted", "options"),
     [
@@ -234,23 +259,19 @@ def _table(engine: Engine, options: HistoryOptions, written_as: Format, folder: 
     ],
 )
 def test_only_stuck_reassignments_are_unfinished_at_the_end(
-    written_as: Format, planted: str, options: HistoryOptions, duckdb: Engine, tmp_path: Path
+    written_as: Format, planted: str, options: HistoryOptions, histories: Histories
 ) -> None:
     options = replace(options, planted=parse_planted(planted))
-    with answering(_table(duckdb, options, written_as, tmp_path)) as answers:
+    with answering(histories.table(options, written_as)) as answers:
         unfinished = answers.counts["open_reassignments"]
         assert unfinished == options.planted.get(Planted.STUCK, 0)
 
 
-@pytest.mark.parametrize("planted", [COUNTS, {}], ids=["with anomalies", "sound"])
+@pytest.mark.parametrize("options", [ONE_OF_EACH, SOUND], ids=["with anomalies", "sound"])
 def test_a_table_is_that_of_the_journal(
-    planted: dict[Planted, int], duckdb: Engine, tmp_path: Path
+    options: HistoryOptions, duckdb: Engine, histories: Histories
 ) -> None:
-    options = replace(TWO_GROUPS, planted=planted)
-    journal, table = (
-        _table(duckdb, options, written_as, tmp_path)
-        for written_as in (Format.JOURNAL, Format.PARQUET)
-    )
+    journal, table = (histories.table(options, one) for one in (Format.JOURNAL, Format.PARQUET))
     for relation, condition in (("events", ""), ("damaged", ""), ("names", "domain <> 'file'")):
         read, written = (
             sorted(map(repr, rows(duckdb, _without_file(getattr(one, relation), condition))))
@@ -260,8 +281,8 @@ def test_a_table_is_that_of_the_journal(
     read_from, written_from = (one.manifest.sources for one in (journal, table))
     assert [replace_(one, files=[], read_s=0.0) for one in read_from] == written_from
     truths = [
-        msgspec.json.decode((tmp_path / str(written_as) / TRUTH).read_bytes())
-        for written_as in (Format.JOURNAL, Format.PARQUET)
+        msgspec.json.decode((histories.logs(options, one) / TRUTH).read_bytes())
+        for one in (Format.JOURNAL, Format.PARQUET)
     ]
     assert truths[0] | {"written_as": "parquet"} == truths[1]
 
@@ -273,12 +294,12 @@ def _without_file(relation: str, condition: str) -> str:
 
 @pytest.mark.parametrize("written_as", [Format.STATE_CHANGE_LOG, Format.ZOOKEEPER])
 def test_other_logs_end_as_the_journal_ends(
-    written_as: Format, duckdb: Engine, tmp_path: Path
+    written_as: Format, duckdb: Engine, histories: Histories
 ) -> None:
     planted = {Planted.UNCLEAN: 2, Planted.LEADERLESS: 2, Planted.TWO_CONTROLLERS: 1}
     options = replace(TWO_GROUPS, planted=planted)
-    a = side_of(_table(duckdb, options, Format.JOURNAL, tmp_path / "a"), "A")
-    b = side_of(_table(duckdb, options, written_as, tmp_path / "b"), "B")
+    a = side_of(histories.table(options, Format.JOURNAL), "A")
+    b = side_of(histories.table(options, written_as), "B")
     has_replicas = written_as is Format.STATE_CHANGE_LOG
     found = compare(duckdb, a, b, versions=not has_replicas)
     assert (found.total, found.divergence) == (0, None)
@@ -305,7 +326,7 @@ _TOLD = ("leader", "leader_epoch", "isr", "zk_version", "from_state", "reassignm
 
 @pytest.mark.parametrize("written_as", _LOGGED)
 def test_a_log_of_kafka_has_the_rows_of_the_journal(
-    written_as: Format, duckdb: Engine, tmp_path: Path
+    written_as: Format, duckdb: Engine, histories: Histories
 ) -> None:
     columns = ", ".join((*_KEY, *_TOLD, "outcome"))
     journal, logged = (
@@ -315,8 +336,7 @@ def test_a_log_of_kafka_has_the_rows_of_the_journal(
             if row["kind"] in _LOGGED[written_as]
             and (row["kind"] != Kind.REASSIGNMENT_PHASE or row["to_state"] in ("U1", "B6", "B7"))
         ]
-        for name, one in (("a", Format.JOURNAL), ("b", written_as))
-        for made in (_table(duckdb, TWO_GROUPS, one, tmp_path / name),)
+        for made in (histories.table(SOUND, one) for one in (Format.JOURNAL, written_as))
     )
     by_key = {tuple(row[name] for name in _KEY): row for row in journal}
     assert Counter(row["kind"] for row in logged) == Counter(row["kind"] for row in journal)
@@ -333,15 +353,10 @@ def test_a_log_of_kafka_has_the_rows_of_the_journal(
 @pytest.mark.slow
 @pytest.mark.parametrize("written_as", list(Format))
 def test_the_invariants_hold_over_restarts_failures_and_deletions(
-    duckdb: Engine, tmp_path: Path, written_as: Format
+    histories: Histories, written_as: Format
 ) -> None:
     options = HistoryOptions(20, 4_000, 0.4, seed=4, partitions_per_topic=4, restarts=2)
-    generate(options, written_as, tmp_path / "logs")
-    table = tmp_path / "logs"
-    if written_as is not Format.PARQUET:
-        table = tmp_path / "table"
-        make_table(duckdb, [tmp_path / "logs"], table, options=SourceOptions(timezone="UTC"))
-    opened = open_table(duckdb, table)
+    opened = histories.table(options, written_as)
     with answering(opened) as answers:
         check_invariants(opened, answers)
         assert answers.violations == {}
@@ -353,11 +368,10 @@ def test_the_invariants_hold_over_restarts_failures_and_deletions(
 
 @pytest.mark.slow
 def test_a_broker_that_dies_with_the_controller_is_offline_for_the_next_one(
-    duckdb: Engine, tmp_path: Path
+    duckdb: Engine, histories: Histories
 ) -> None:
     options = HistoryOptions(partitions=40, events=8_000, failure_rate=0.5, seed=7)
-    generate(options, Format.PARQUET, tmp_path / "table")
-    events = open_table(duckdb, tmp_path / "table").events
+    events = histories.table(options, Format.PARQUET).events
     states: dict[tuple[int, int], int] = {}
     went = Counter[int]()
     found = Counter[int]()

@@ -91,6 +91,7 @@ def test_a_cleanup_without_java_does_not_hide_the_interrupt() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_errors_of_java_during_an_interrupt_are_not_printed(
     spark: SparkSession, tmp_path: Path
@@ -102,6 +103,7 @@ def test_errors_of_java_during_an_interrupt_are_not_printed(
             spark._jvm.java.lang.Integer.parseInt("x")  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_py4j_logs_about_an_ended_connection_is_not_printed(
     spark: SparkSession, caplog: pytest.LogCaptureFixture

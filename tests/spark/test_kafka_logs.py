@@ -106,7 +106,7 @@ def test_a_row_says_where_it_stands(read: Read) -> None:
 
 
 @pytest.mark.parametrize(("source", "part_bytes"), [(STATE_CHANGES, 7_000), (CONTROLLER, 2_000)])
-def test_parts_are_as_the_whole(
+def test_a_log_that_is_read_in_parts_has_the_rows_of_the_whole(
     duckdb: Engine,
     source: LogSource,
     part_bytes: int,
@@ -168,7 +168,7 @@ def test_the_time_zone_is_given(tmp_path: Path, read: Read) -> None:
     assert utc.t_ms - berlin.t_ms == 2 * 3_600_000 and utc.t_ms % 1000 == 7
 
 
-def test_an_hour_that_is_there_twice(
+def test_the_hour_that_the_end_of_summer_time_repeats_is_told_apart(
     tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state-change.log"
@@ -247,7 +247,9 @@ def test_a_truncated_gzip_file(tmp_path: Path, read: Read) -> None:
     assert "damaged gzip, rest of the file unread" in {row.problem for row in damaged}
 
 
-def test_other_encodings(tmp_path: Path, read: Read) -> None:
+def test_a_log_in_utf_8_with_a_mark_is_read_and_one_in_utf_16_is_damaged(
+    tmp_path: Path, read: Read
+) -> None:
     path = log(tmp_path / "state-change.log", ONLINE)
     text = path.read_text()
     path.write_text(text, encoding="utf-8-sig")

@@ -85,6 +85,8 @@ def test_views_tell_their_columns_and_nothing_is_written(engine: Engine, asked: 
     assert len(asked("SELECT * FROM events").rows) == 5
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["SELECT nothing", "SELECT 1 // 0"])
 def test_spark_does_not_print_the_error_of_a_query(
     spark_engine: Engine, caplog: pytest.LogCaptureFixture, query: str

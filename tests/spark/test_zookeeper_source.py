@@ -129,7 +129,7 @@ def test_refusals_are_reported_and_are_no_writes(real: Told) -> None:
     assert all(row.controller >= 0 and row.epoch > 0 for row in refused if row.replica < 0)
 
 
-def test_a_reassignment(real: Told) -> None:
+def test_a_reassignment_is_read_from_the_writes_of_its_znodes(real: Told) -> None:
     rows = real.of(run_of("reassign_move_all"), "admin_request", "assignment_written")
     assert [(row.detail, row.reassignment) for row in rows[2:]] == [
         ("reassign_partitions 2,3", None),
