@@ -13,10 +13,10 @@ from klamm.cluster.requests import Address, AlterPartitionReassignmentsRequest, 
 from klamm.cluster.types import TopicPartition
 from klamm.placement.draws import JavaRandom
 from klamm.world.cluster_spec import ClusterSpec
-from klamm.world.journal.journal import MemoryJournal
 from klamm.world.preloading import preload_replicas
 from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.integration.real_clusters import real_cluster
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -32,10 +32,7 @@ def copying(chroot: str, bytes_per_s: int) -> Iterator[tuple[RealCluster, float]
     """A cluster in which broker 2 copies ten megabytes of t-0 from broker 0, and since when."""
     config = {NETWORK_IN: str(bytes_per_s), "auto.leader.rebalance.enable": "false"}
     spec = ClusterSpec(broker_ids=(0, 1, 2), session_timeout_ms=30_000, config=config)
-    with RealCluster(spec, chroot, MemoryJournal()) as cluster:
-        for broker_id in spec.broker_ids:
-            cluster.start(broker_id)
-        wait_until(lambda: cluster.active_controller == 0)
+    with real_cluster(spec, chroot) as cluster:
         client = KafkaZkClient(cluster.store)
         TopicAdmin(client, JavaRandom(0)).create_topic_with_assignment("t", {}, {0: (0, 1)})
         brokers = [running.node.broker for running in cluster.nodes.values()]

@@ -18,6 +18,7 @@ from klamm.world.journal.journal import MemoryJournal
 from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren, GetData, Stat
+from tests.integration.real_clusters import real_cluster
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -35,10 +36,7 @@ def journal() -> MemoryJournal:
 def cluster(chroot: str, journal: MemoryJournal) -> Iterator[RealCluster]:
     """Brokers 0 to 3 with a topic; 0 is the controller."""
     spec = ClusterSpec(broker_ids=(0, 1, 2, 3), candidates=(0, 1, 2), session_timeout_ms=2000)
-    with RealCluster(spec, chroot, journal) as cluster:
-        for broker_id in spec.broker_ids:
-            cluster.start(broker_id)
-        wait_until(lambda: cluster.active_controller == 0)
+    with real_cluster(spec, chroot, journal) as cluster:
         admin = TopicAdmin(KafkaZkClient(cluster.store), JavaRandom(0))
         admin.create_topic_with_assignment("t", {}, ASSIGNMENT)
         wait_until(lambda: len(dump_of_topics(cluster)) == 3 + 2 * len(ASSIGNMENT))

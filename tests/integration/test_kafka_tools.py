@@ -25,6 +25,7 @@ from klamm.world.kafka.jars import kafka_libs
 from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.held_followers import hold, release
+from tests.integration.real_clusters import real_cluster
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -140,10 +141,7 @@ def live(chroot: str, zookeeper_client: KazooClient) -> Iterator[Live]:
         "controlled.shutdown.retry.backoff.ms": "100",
     }
     spec = ClusterSpec(broker_ids=BROKERS, config=config, session_timeout_ms=4000)
-    with RealCluster(spec, chroot, MemoryJournal()) as cluster:
-        for broker_id in BROKERS:
-            cluster.start(broker_id)
-        wait_until(lambda: cluster.active_controller is not None)
+    with real_cluster(spec, chroot) as cluster:
         yield Live(cluster, zookeeper_client, chroot[chroot.index("/") :])
         assert cluster.errors == []
 

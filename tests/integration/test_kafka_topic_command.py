@@ -16,6 +16,7 @@ from klamm.world.cluster_spec import ClusterSpec, rack_map
 from klamm.world.journal.journal import MemoryJournal
 from klamm.world.kafka.jars import kafka_libs
 from klamm.world.real.cluster import RealCluster
+from tests.integration.real_clusters import real_cluster
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -30,10 +31,7 @@ def cluster(chroot: str) -> Iterator[RealCluster]:
     """Four brokers in two racks."""
     ids = (0, 1, 2, 3)
     spec = ClusterSpec(broker_ids=ids, racks=rack_map(ids, ["a", "b"]), session_timeout_ms=4000)
-    with RealCluster(spec, chroot, MemoryJournal()) as cluster:
-        for broker_id in ids:
-            cluster.start(broker_id)
-        wait_until(lambda: cluster.active_controller is not None)
+    with real_cluster(spec, chroot) as cluster:
         yield cluster
 
 

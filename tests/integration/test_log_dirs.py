@@ -16,9 +16,9 @@ from klamm.placement.draws import JavaRandom
 from klamm.server.broker_operations import FAILED, BrokerOperations
 from klamm.server.closing import Closing
 from klamm.world.cluster_spec import ClusterSpec
-from klamm.world.journal.journal import MemoryJournal
 from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.integration.real_clusters import real_cluster
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -31,10 +31,7 @@ def cluster(chroot: str) -> Iterator[RealCluster]:
     """Brokers 0 to 2; of 1, which leads both, t-0 is in d0 and t-1 in d1."""
     config = {"log.dirs": "d0,d1", "auto.leader.rebalance.enable": "false"}
     spec = ClusterSpec(broker_ids=(0, 1, 2), session_timeout_ms=2000, config=config)
-    with RealCluster(spec, chroot, MemoryJournal()) as cluster:
-        for broker_id in spec.broker_ids:
-            cluster.start(broker_id)
-        wait_until(lambda: cluster.active_controller == 0)
+    with real_cluster(spec, chroot) as cluster:
         admin = TopicAdmin(KafkaZkClient(cluster.store), JavaRandom(0))
         admin.create_topic_with_assignment("t", {}, {0: (1, 0), 1: (1, 2)})
         wait_until(lambda: len(states(cluster)) == 2 and cluster.is_idle)

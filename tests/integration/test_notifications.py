@@ -18,6 +18,7 @@ from klamm.world.journal.journal import MemoryJournal
 from klamm.world.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Create, ResultCode
+from tests.integration.real_clusters import real_cluster
 from tests.sim.bad_input import LEFT, NOTICES, REQUESTS
 from tests.waiting import wait_until
 
@@ -46,10 +47,7 @@ def cluster(chroot: str, journal: MemoryJournal, config: dict[str, str]) -> Iter
     spec = ClusterSpec(
         broker_ids=(0, 1, 2), candidates=(0, 1), session_timeout_ms=3000, config=config
     )
-    with RealCluster(spec, chroot, journal) as cluster:
-        for broker_id in spec.broker_ids:
-            cluster.start(broker_id)
-        wait_until(lambda: cluster.active_controller == 0)
+    with real_cluster(spec, chroot, journal) as cluster:
         create(cluster, "t")
         yield cluster
         assert cluster.errors == []
