@@ -17,11 +17,11 @@ from klamm.cli.hunt import _Report, _seeds
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
-from klamm.lab.crash.crash_points import ControllerOperation
-from klamm.lab.crash.crashing import Crashing, PointResult, Undisturbed
+from klamm.lab.crash_points import Crashing, PointResult, Undisturbed
 from klamm.lab.hunt.hunting import ENDS_IN_TIME, HuntOptions, SeedResult
 from klamm.lab.hunt.shrinking import Shrunk
 from klamm.lab.run.drill_run import Failure, Outcome
+from klamm.world.simulated.breakpoints import ControllerOperation
 
 C7 = parse_quirks(["C7"])
 KILL_PAUSE = ("kill", "pause")
@@ -266,7 +266,7 @@ def interrupted(results: list[Any]) -> Any:
         ),
         (
             ["crash", "leader-loss"],
-            "drill_crash.crashing.crash_everywhere",
+            "drill_crash.crash_points.crash_everywhere",
             [PointResult(1, Outcome.PASSED)],
             "\n1 crash point: 1 converged, 0 did not (",
         ),
