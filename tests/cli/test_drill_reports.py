@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from klamm.cli import drill_crash
-from klamm.cli.drill_twice import compare_journals, repeat
+from klamm.cli.drill_run import compare_journals, repeat
 from klamm.cli.hunt import _Report, _seeds
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
@@ -260,7 +260,7 @@ def interrupted(results: list[Any]) -> Any:
     [
         (
             ["run", "leader-loss", "controller-loss"],
-            "drill.play",
+            "drill_run.play",
             [],
             "\n0 of 0 drills passed; 2 not completed\n",
         ),
