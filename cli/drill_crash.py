@@ -1,6 +1,6 @@
 """`klamm drill crash`: crashes the controller at every ZooKeeper operation of a drill.
 
-Only parses options and prints; lab/crash/crashing.py runs the drill and judges the end.
+Only parses options and prints; lab/crash_points.py runs the drill and judges the end.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks, quirk_options
-from klamm.lab.crash import crashing
-from klamm.lab.crash.crash_points import CRASHES
-from klamm.lab.crash.crashing import Crashing, Point, PointResult, Undisturbed
+from klamm.lab import crash_points
+from klamm.lab.crash_points import CRASHES, Crashing, Point, PointResult, Undisturbed
 from klamm.lab.drills import library
 from klamm.lab.hunt.processes import print_no_warnings
 from klamm.lab.run.drill_run import Outcome, worst
@@ -76,14 +75,14 @@ def crash(
     print_no_warnings()
     with ending_signals_raise():
         with waiting("the drill to run without a crash"):
-            undisturbed = crashing.run_undisturbed(plan)
+            undisturbed = crash_points.run_undisturbed(plan)
         chosen = _chosen(points, undisturbed)
         report = _Report(plan, undisturbed, len(chosen), quiet=json)
         count = jobs or os.cpu_count() or 1
         what = f"{counted(len(chosen), 'crash point')} to be run"
         try:
             with nullcontext() if report.is_live else waiting(what):
-                for result in crashing.crash_everywhere(plan, undisturbed, chosen, count):
+                for result in crash_points.crash_everywhere(plan, undisturbed, chosen, count):
                     report.add(result)
         except KeyboardInterrupt:
             report.print()

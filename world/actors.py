@@ -44,6 +44,7 @@ class Actor:
         self.stopped = False
         self.task: greenlet | None = None
         self.waiting = False
+        self.is_held = False
         self.on_given: Callable[[Actor], None] | None = None
 
     def ready_ms(self) -> float | None:
@@ -194,6 +195,16 @@ class Scheduler:
         """Yield in the middle of an event, so that other actors run before the event continues."""
         if self._current is not None:
             _parent().switch()
+
+    def hold(self) -> None:
+        """Yield like ``yield_control``, but also to a caller that runs this actor alone.
+
+        The actor ``is_held`` until its event continues."""
+        actor = self._current
+        assert actor is not None, "only an actor can be held"
+        actor.is_held = True
+        _parent().switch()
+        actor.is_held = False
 
     def suspend(self) -> None:
         """Suspend the current event until ``continue_event`` of its actor is called."""

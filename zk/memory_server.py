@@ -81,7 +81,7 @@ class MemoryServer:
       a session ends, before watches fire.
     - ``rejection_taps``: called with the session id and the operation that failed whenever a
       transaction is rejected.
-    - ``on_operation``: called with every read and transaction before it is executed (True) and
+    - ``on_operation``: called with every read and transaction just before it is executed (True) and
       afterwards (False); it may let other actors run.
     - ``on_lagging``: called when the time of the next ``apply_lagging`` may have changed.
     """

@@ -215,7 +215,8 @@ class MemoryStore:
         return not self._closed
 
     def _read(self, op: ReadOp) -> ReadResult:
-        self._report(op, is_before=True)
+        if self._wait_until_connected():
+            self._report(op, is_before=True)
         while self._wait_until_connected():
             try:
                 return self._between_hooks(self.server.read, op)
@@ -224,7 +225,8 @@ class MemoryStore:
         return ReadResult(ResultCode.SESSIONEXPIRED)
 
     def _commit(self, transaction: Transaction) -> TxnResult:
-        self._report(transaction, is_before=True)
+        if self.server.hears(self._session_id) or self._wait_until_connected():
+            self._report(transaction, is_before=True)
         if self.server.hears(self._session_id):
             self._between_hooks(self.server.commit, transaction)
             is_alive = self._wait_until_connected()

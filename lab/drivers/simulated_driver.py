@@ -45,7 +45,7 @@ class SimulatedDriver(ScenarioDriver):
         self.turns = Turns(self._run_until, world.clock.monotonic_ms)
         self._workloads: list[WorkloadChecker] = []
         self._watcher: Watcher | None = None
-        self._breakpoints = Breakpoints(world)
+        self.breakpoints = Breakpoints(world)
 
     @property
     def store(self) -> Store:
@@ -110,7 +110,7 @@ class SimulatedDriver(ScenarioDriver):
         SESSION_FAULTS[how].inject(self.cluster, broker_id)
 
     def break_at(self, point: Breakpoint) -> Callable[[], bool]:
-        return self._breakpoints.add(point)
+        return self.breakpoints.add(point)
 
     def advance(self, count: int) -> None:
         """Run this many steps, or fewer if nothing is left to do."""

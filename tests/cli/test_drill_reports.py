@@ -12,16 +12,16 @@ import msgspec
 import pytest
 
 from klamm.cli import drill_crash
-from klamm.cli.drill_twice import compare_journals, repeat
+from klamm.cli.drill_run import compare_journals, repeat
 from klamm.cli.hunt import _Report, _seeds
 from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
-from klamm.lab.crash.crash_points import ControllerOperation
-from klamm.lab.crash.crashing import Crashing, PointResult, Undisturbed
+from klamm.lab.crash_points import Crashing, PointResult, Undisturbed
 from klamm.lab.hunt.hunting import ENDS_IN_TIME, HuntOptions, SeedResult
 from klamm.lab.hunt.shrinking import Shrunk
 from klamm.lab.run.drill_run import Failure, Outcome
+from klamm.world.simulated.breakpoints import ControllerOperation
 
 C7 = parse_quirks(["C7"])
 KILL_PAUSE = ("kill", "pause")
@@ -260,13 +260,13 @@ def interrupted(results: list[Any]) -> Any:
     [
         (
             ["run", "leader-loss", "controller-loss"],
-            "drill.play",
+            "drill_run.play",
             [],
             "\n0 of 0 drills passed; 2 not completed\n",
         ),
         (
             ["crash", "leader-loss"],
-            "drill_crash.crashing.crash_everywhere",
+            "drill_crash.crash_points.crash_everywhere",
             [PointResult(1, Outcome.PASSED)],
             "\n1 crash point: 1 converged, 0 did not (",
         ),

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klamm.cluster.requests import Address
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.lab.checks.agreement import check_simulated_world
-from klamm.lab.crash.crash_points import CrashPoint, crash_controller, raise_crashed
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply
@@ -32,6 +30,42 @@ Record = Callable[[str, object], None]
 _OF_SESSIONS = ("/controller", "/controller_epoch", "/brokers/ids")
 
 
+class CrashPoint:
+    """Calls ``act`` with the actor's address before or after one ZooKeeper operation.
+
+    Only operations of actors for which ``is_counted`` returns True count. ``at`` is the number of
+    the operation, from 0; None only counts. ``act`` may raise Crashed or LostReply."""
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        at: int | None,
+        *,
+        is_before: bool,
+        act: Callable[[Address], None],
+        is_counted: Callable[[Address], bool],
+    ) -> None:
+        self.operations = 0
+        self.has_happened = False
+        self._world = world
+        self._at = at
+        self._act = act
+        self._is_counted = is_counted
+        if is_before:
+            world.server.before_op = self._on_operation
+        else:
+            world.server.after_op = self._on_operation
+
+    def _on_operation(self, *_: object) -> None:
+        address = self._world.scheduler.current
+        if self.has_happened or address is None or not self._is_counted(address):
+            return
+        self.operations += 1
+        if self.operations - 1 == self._at:
+            self.has_happened = True
+            self._act(address)
+
+
 def crash_at(
     world: SimulatedWorld,
     at: int | None,
@@ -43,7 +77,7 @@ def crash_at(
     """Crash broker 0's controller before or after its n-th operation; the broker stays up, unless
     ``with_broker``. ``at`` None only counts. ``error`` LostReply takes the connection away instead,
     so that the request or its answer is lost."""
-    world.on_crash = world.kill if with_broker else partial(crash_controller, world)
+    world.on_crash = world.kill if with_broker else world.crash_controller
 
     def act(_: Address) -> None:
         raise error
@@ -55,18 +89,21 @@ def crash_at(
 def crash_twice(world: SimulatedWorld, at: int, again: int) -> list[CrashPoint]:
     """Crash the active controller after one of its operations, and the next one after its
     ``again``-th. The list has the crash points, the second one once the first has happened."""
-    world.on_crash = partial(crash_controller, world)
+    world.on_crash = world.crash_controller
 
     def is_active(address: Address) -> bool:
         running = world.nodes.get(address.id)
         controller = None if running is None else running.node.controller
         return address.role == "controller" and controller is not None and controller.is_active
 
-    def crash(address: Address) -> None:
+    def crash_again(_: Address) -> None:
+        raise Crashed
+
+    def crash(_: Address) -> None:
         points.append(
-            CrashPoint(world, again, is_before=False, act=raise_crashed, is_counted=is_active)
+            CrashPoint(world, again, is_before=False, act=crash_again, is_counted=is_active)
         )
-        raise_crashed(address)
+        raise Crashed
 
     points = [CrashPoint(world, at, is_before=False, act=crash, is_counted=is_active)]
     return points
@@ -112,7 +149,7 @@ def crash_everywhere(
     undisturbed, counted = _run(snapshot, case, None, before)
     expected = stored_in(undisturbed)
     assert_agreement(undisturbed)
-    count = len(counted.operations)
+    count = counted.operations
     assert count >= case.operations_least, count
     gone = {0} if case.with_broker else set()
     for number in range(count):
@@ -136,7 +173,7 @@ def crash_twice_everywhere(case: Case) -> int:
     more = {tp: 2 * epochs for tp, epochs in case.more.items()}
     for number in itertools.count():
         world = snapshot.restore()
-        points = crash_twice(world, len(counted.operations) // 2, number)
+        points = crash_twice(world, counted.operations // 2, number)
         case.act(world)
         if not points[-1].has_happened:
             assert points[0].has_happened
@@ -155,7 +192,7 @@ def lose_everywhere(case: Case, group_size: int | None, before: bool) -> int:
     snapshot = Snapshot(case.begin(group_size))
     undisturbed, counted = _run(snapshot, case, None, before)
     expected = stored_in(undisturbed)
-    for number in range(len(counted.operations)):
+    for number in range(counted.operations):
         world = snapshot.restore()
         lost = crash_at(world, number, before, error=LostReply)
         case.act(world)
@@ -165,7 +202,7 @@ def lose_everywhere(case: Case, group_size: int | None, before: bool) -> int:
             assert active_controller(world).config.broker_id == 0, where
         assert_agreement(world)
         assert_same_end(world, expected, NO_MORE, where)
-    return len(counted.operations)
+    return counted.operations
 
 
 def count_cases(case: Case, group_size: int | None, before: bool, record: Record, what: str) -> int:

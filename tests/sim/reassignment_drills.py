@@ -10,7 +10,6 @@ from typing import Final
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from klamm.lab.checks.agreement import check_simulated_world
-from klamm.lab.crash.crash_points import crash_controller
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
@@ -152,7 +151,7 @@ def crash_at_the_cancel(world: SimulatedWorld, and_then: Callable[[], None] = la
             raise Crashed
 
     def on_crash(broker_id: int) -> None:
-        crash_controller(world, broker_id)
+        world.crash_controller(broker_id)
         and_then()
 
     world.on_crash = on_crash

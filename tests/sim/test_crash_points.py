@@ -9,7 +9,8 @@ import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import TopicPartition
-from klamm.lab.crash.crash_points import plan_crash
+from klamm.lab.crash_points import CRASHES, POINTS_PER_OPERATION, Point, plan_crash
+from klamm.lab.drivers.simulated_driver import SimulatedDriver
 from klamm.statemachines.partition_state import PartitionState
 from klamm.world.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import LostReply
@@ -41,7 +42,7 @@ def operations_of_a_creation(snapshot: Snapshot) -> int:
     create_topic(world, TOPIC, ASSIGNMENT)
     world.run_for(5_000)
     assert_online(world)
-    return len(crash.operations)
+    return crash.operations
 
 
 def assert_online(world: SimulatedWorld) -> None:
@@ -104,15 +105,19 @@ def test_a_half_made_tree_is_completed(paths: list[str]) -> None:
 def test_a_suspended_controller_does_not_make_the_write_of_its_crash_point() -> None:
     """The write is fenced when the controller continues: the next one has created the states."""
     snapshot = world_before(None)
-    undisturbed = snapshot.restore()
-    counted = plan_crash(undisturbed, None, is_before=True, crash="resume")
-    create_topic(undisturbed, TOPIC, ASSIGNMENT)
+    undisturbed = SimulatedDriver(snapshot.restore())
+    operations = undisturbed.breakpoints.record()
+    create_topic(undisturbed.cluster, TOPIC, ASSIGNMENT)
     undisturbed.run_for(5_000)
-    (at,) = (n for n, op in enumerate(counted.operations) if "/state" in op.text)
-    world = snapshot.restore()
-    plan_crash(world, at, is_before=True, crash="resume")
+    (at,) = (n for n, op in enumerate(operations) if "/state" in op.text)
+    driver = SimulatedDriver(snapshot.restore())
+    point = Point(at * POINTS_PER_OPERATION + 1 + tuple(CRASHES).index("resume"))
+    is_reached = plan_crash(driver, point, operations[at].broker_id)
+    world = driver.cluster
     create_topic(world, TOPIC, ASSIGNMENT)
-    world.run_for(20_000)
+    driver.run_for(20_000)
+    assert is_reached()
+    assert (point.moment, point.crash) == ("before", "resume")
     assert_online(world)
     nodes = world.server.tree.nodes
     created = nodes[TopicPartitionStateZNode.path(TopicPartition(TOPIC, 0))].czxid

@@ -108,8 +108,8 @@ def test_a_deletion_goes_on_when_the_broker_that_crashed_too_is_back(
     start, snapshot = stored_in(world), Snapshot(world)
     counted = crash_at(world, None, before)
     by_znode(world)
-    assert len(counted.operations) >= OPERATIONS_LEAST
-    for number in range(len(counted.operations)):
+    assert counted.operations >= OPERATIONS_LEAST
+    for number in range(counted.operations):
         world = snapshot.restore()
         crash = crash_at(world, number, before, with_broker=True)
         by_znode(world)
@@ -120,7 +120,7 @@ def test_a_deletion_goes_on_when_the_broker_that_crashed_too_is_back(
         assert_gone(world, *TOPICS)
         assert sorted(state_of(world, "kept", 0).isr) == sorted(EVERYWHERE[0])
         make_again(world, start)
-    record_property("crash points: deletion by znode, the broker returns", len(counted.operations))
+    record_property("crash points: deletion by znode, the broker returns", counted.operations)
 
 
 def make_again(world: SimulatedWorld, start: Stored) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from klamm.controller import events
 from klamm.controller.event_manager import QueuedEvent
 from klamm.statemachines.reassignment import Phase
 from klamm.world.simulated.world import SimulatedWorld
-from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.store import Check, ReadOp, Transaction
 
 _TOPIC: Final = re.compile(r"/brokers/topics/[^/]+")
 _STATE: Final = re.compile(r"/brokers/topics/[^/]+/partitions/[0-9]+/state")
@@ -37,7 +37,8 @@ class Breakpoint(msgspec.Struct, frozen=True):
     """A moment just before or just after a ZooKeeper operation of a controller.
 
     The operation is the first write of a ``phase`` of a reassignment, or the ``operation``-th read
-    or write of an event of type ``event``, counted from 1.
+    or write of an event of type ``event``, counted from 1. If ``event`` is empty, the reads and
+    writes of all controllers are counted, from the start of the world.
     """
 
     is_before: bool
@@ -46,12 +47,24 @@ class Breakpoint(msgspec.Struct, frozen=True):
     operation: int = 1
 
 
+class ControllerOperation(NamedTuple):
+    """An operation of a controller: its broker, the event in progress, and the operation as text.
+
+    ``event`` is empty if the controller was not processing an event."""
+
+    broker_id: int
+    event: str
+    text: str
+
+
 class Breakpoints:
     """The breakpoints of one simulated world."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._pending: list[Breakpoint] = []
+        self._recorded: list[ControllerOperation] | None = None
+        self._operations = 0
         self._queued: QueuedEvent | None = None
         self._count = 0
         self._rows_before = 0
@@ -62,20 +75,31 @@ class Breakpoints:
         self._pending.append(point)
         return lambda: not any(pending is point for pending in self._pending)
 
+    def record(self) -> list[ControllerOperation]:
+        """Return a list to which all operations of controllers are added from now on."""
+        self._recorded = []
+        return self._recorded
+
     def _on_operation(self, op: ReadOp | Transaction, is_before: bool) -> None:
         current = self._world.scheduler.current
-        if not self._pending or current is None or current.role != "controller":
+        if current is None or current.role != "controller":
+            return
+        self._operations += is_before
+        if not self._pending and self._recorded is None:
             return
         controller = self._world.nodes[current.id].node.controller
         queued = None if controller is None else controller.events.current
-        if queued is None:
-            return
-        if queued is not self._queued:
-            self._queued, self._count = queued, 0
-            self._rows_before = len(self._world.journal.rows)
-        self._count += is_before
-        phase = self._phase_of(op, queued.event_id)
-        event = type(queued.event).__name__
+        event = "" if queued is None else type(queued.event).__name__
+        if self._recorded is not None and is_before:
+            self._recorded.append(ControllerOperation(current.id, event, _text(op)))
+        counts, phase = [("", self._operations)], None
+        if queued is not None:
+            if queued is not self._queued:
+                self._queued, self._count = queued, 0
+                self._rows_before = len(self._world.journal.rows)
+            self._count += is_before
+            counts.append((event, self._count))
+            phase = self._phase_of(op, queued.event_id)
         reached = [
             point
             for point in self._pending
@@ -83,12 +107,12 @@ class Breakpoints:
             and (
                 point.phase is phase
                 if point.phase is not None
-                else (point.event, point.operation) == (event, self._count)
+                else (point.event, point.operation) in counts
             )
         ]
         if reached:
             self._pending = [point for point in self._pending if point not in reached]
-            self._world.scheduler.yield_control()
+            self._world.scheduler.hold()
 
     def _phase_of(self, op: ReadOp | Transaction, event_id: int) -> Phase | None:
         """Return the phase of a reassignment in which a controller writes, or None."""
@@ -104,3 +128,12 @@ class Breakpoints:
         if any(map(_STATE.fullmatch, paths)):
             return last if last in _STATE_PHASES else None
         return Phase.B7 if _REQUEST in paths and last in _COMPLETING else None
+
+
+def _text(op: ReadOp | Transaction) -> str:
+    if isinstance(op, ReadOp):
+        return f"{type(op).__name__} {op.path}"
+    writes = [part for part in op if not isinstance(part, Check)]
+    first = writes[0] if writes else op[0]
+    more = f" and {len(writes) - 1} more" if len(writes) > 1 else ""
+    return f"{type(first).__name__} {first.path}{more}"

@@ -29,6 +29,7 @@ from klamm.world.node import Node
 from klamm.world.node_actors import (
     BrokerActor,
     ControllerActor,
+    ReRegister,
     ShutDown,
     StartUp,
 )
@@ -36,7 +37,8 @@ from klamm.world.node_host import NodeHost
 from klamm.world.simulated.run_loop import RunLoop
 from klamm.world.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.zk.memory_store import Crashed, LostReply, MemoryStore
-from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.store import Delete, ReadOp, Transaction
+from klamm.zk.znodes import BrokerIdZNode, ControllerZNode
 
 OpenLog = Callable[[int, Clock], StateChangeLog]
 
@@ -185,11 +187,42 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         maintenance = self._end(broker_id, MemoryStore.abandon)
         maintenance.abandon(self._rng.randint if loses_unflushed else None)
 
+    def crash_controller(self, broker_id: int) -> None:
+        """Remove a controller, even in the middle of an event, and depose it.
+
+        Its broker and the session that they share live on. It is not a candidate until its broker
+        has been restarted. If the controller dies while it registers the broker in a new session,
+        the broker registers itself, as it does without a candidate.
+        """
+        running = self.running(broker_id)
+        controller = running.node.controller
+        assert controller is not None, f"broker {broker_id} has no controller"
+        address = Address("controller", broker_id)
+        self.transport.unregister(address)
+        self.scheduler.remove(address)
+        running.store.remove_listener(controller.on_store_event)
+        running.node.controller = None
+        self.depose(broker_id)
+        registration = self.server.tree.nodes.get(BrokerIdZNode.path(broker_id))
+        if registration is None or registration.czxid != running.node.broker.broker_epoch:
+            self.scheduler.give(Address("broker", broker_id), ReRegister())
+
+    def depose(self, broker_id: int) -> bool:
+        """Delete /controller if this broker's session created it. Return True if it did."""
+        elected = self.server.tree.nodes.get(ControllerZNode.path)
+        if elected is None or elected.owner != self.running(broker_id).store.session_id:
+            return False
+        store = self.open_store()
+        store.write([[Delete(ControllerZNode.path)]])
+        store.close()
+        return True
+
     def stop(self, broker_id: int) -> None:
         """Stop a node and close its session, so that its ephemeral znodes are deleted at once.
 
         Its controller completes the event in progress and resigns. If it has to wait for ZooKeeper
-        because of a fault of their link, the node runs on and stops when it has resigned."""
+        because of a fault of their link, or is held at a breakpoint, the node runs on and stops
+        when it has resigned."""
         controller = self.running(broker_id).node.controller
         if broker_id in self.paused_broker_ids:
             self.resume(broker_id)
@@ -202,6 +235,8 @@ class SimulatedWorld(NodeHost[SimulatedNode], RunLoop):
         controller.shutdown()
         while not (actor.stopped or actor.waiting):
             self._resume(actor)
+            if actor.is_held:
+                break
 
     def shut_down(self, broker_id: int) -> None:
         """Start a controlled shutdown.

@@ -1,17 +1,21 @@
 """Crashes the controller at every crash point of a drill, and judges whether the cluster converges.
 
 A crash point is the moment before or after one ZooKeeper operation of a controller. The drill runs
-once without a crash, and then once for each crash point and each way to crash. The conditions of
-the drill only wait, because a crash changes leaders and epochs. A request that gets another
-response than without a crash is repeated. Each run must end with a healthy cluster, no violated
-invariant and no lost record, and with the znodes that the run without a crash leaves, if the drill
-made the same requests with the same results. This module prints nothing.
+once without a crash, and then once for each crash point and each way to crash: a branch of the run
+waits for the breakpoint, as a step with the trigger ``before`` or ``after`` does, and crashes the
+controller there, in the middle of its event.
+
+The conditions of the drill only wait, because a crash changes leaders and epochs. A request that
+gets another response than without a crash is repeated. Each run must end with a healthy cluster, no
+violated invariant and no lost record, and with the znodes that the run without a crash leaves, if
+the drill made the same requests with the same results. This module prints nothing.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Final
 
@@ -19,11 +23,11 @@ import msgspec
 
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import Address
 from klamm.lab.actions.action import CONTROLLER
 from klamm.lab.actions.steps import BreakSession, HealAll
 from klamm.lab.checks.invariants import INVARIANTS, InvariantViolated
 from klamm.lab.conditions.condition import Condition, Moment, StepCheck
-from klamm.lab.crash.crash_points import CRASHES, ControllerOperation, plan_crash
 from klamm.lab.drill import Drill, Step
 from klamm.lab.drills.library import check_simulated
 from klamm.lab.drivers.driver import ScenarioDriver
@@ -39,8 +43,56 @@ from klamm.lab.run.drill_run import (
     violation,
 )
 from klamm.lab.run.runner import ScenarioRunner
+from klamm.world.simulated.breakpoints import Breakpoint, ControllerOperation
 from klamm.world.simulated.world import SimulatedWorld
+from klamm.zk.znodes import ControllerZNode
 
+_RESTART_MS: Final = 1_000.0
+"""How long the restart of a broker takes: all messages to its old process are lost meanwhile."""
+_SUSPENDED_AT_MOST_MS: Final = 30_000.0
+"""How long a suspended controller waits for a successor, e.g. if no other candidate runs."""
+
+
+def _restart(driver: SimulatedDriver, broker_id: int) -> None:
+    """Kill a broker and start it again. It registers when its old session has expired."""
+    world = driver.cluster
+    world.kill(broker_id)
+    driver.run_for(_RESTART_MS)
+    if broker_id not in world.nodes:
+        world.start(broker_id)
+
+
+def _take_over(driver: SimulatedDriver, broker_id: int) -> None:
+    """Remove a controller for ever, so that another one takes over.
+
+    If there is no other candidate, its broker is restarted instead."""
+    nodes = driver.cluster.nodes
+    others = (running.node.controller for id_, running in nodes.items() if id_ != broker_id)
+    if any(controller is not None and controller.is_candidate for controller in others):
+        driver.cluster.crash_controller(broker_id)
+    else:
+        _restart(driver, broker_id)
+
+
+def _suspend(driver: SimulatedDriver, broker_id: int) -> None:
+    """Suspend a controller in the middle of its event, and depose it.
+
+    It resumes, in its session, while or after the next controller loads the cluster."""
+    world = driver.cluster
+    actor = world.scheduler.actors[Address("controller", broker_id)]
+    actor.paused = True
+    most_ms = _SUSPENDED_AT_MOST_MS if world.depose(broker_id) else 0.0
+    driver.run_until(lambda: ControllerZNode.path in world.server.tree.nodes, most_ms)
+    actor.paused = False
+    actor.woken()
+
+
+CRASHES: Final[Mapping[str, Callable[[SimulatedDriver, int], None]]] = {
+    "restart": _restart,
+    "takeover": _take_over,
+    "resume": _suspend,
+}
+"""The ways to crash a broker's controller. Each runs in a branch."""
 MOMENTS: Final = ("before", "after")
 POINTS_PER_OPERATION: Final = len(MOMENTS) * len(CRASHES)
 _RECOVERY_MS: Final = 120_000.0
@@ -60,7 +112,7 @@ _NOTIFICATIONS: Final = ("/log_dir_event_notification/", "/latest_producer_id_bl
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A crash point and what happens there: one of MOMENTS and one of CRASHES.
+    """A crash point and what happens there: one of MOMENTS and a key of CRASHES.
 
     ``number``: from 1. ``operation``: number of the controller's operation, from 0."""
 
@@ -76,7 +128,7 @@ class Point(msgspec.Struct, frozen=True):
 
     @property
     def crash(self) -> str:
-        return CRASHES[(self.number - 1) % len(CRASHES)]
+        return tuple(CRASHES)[(self.number - 1) % len(CRASHES)]
 
 
 class Undisturbed(msgspec.Struct, frozen=True):
@@ -135,13 +187,13 @@ def run_undisturbed(crashing: Crashing) -> Undisturbed:
             hint = "leave such steps out of drills for klamm drill crash"
             raise UsageError(f"{step.place}: '{step.name}' {problem}", hint=hint)
     _check_passes(crashing, drill.name)
-    world = drill.simulated_world(crashing.quirks, crashing.seed)
-    point = plan_crash(world, None, is_before=True, crash=CRASHES[0])
+    driver = SimulatedDriver(drill.simulated_world(crashing.quirks, crashing.seed))
+    operations = driver.breakpoints.record()
     try:
-        codes, znodes = _run(drill, world, None)
+        codes, znodes = _run(drill, driver, None)
     except _Failed as failed:
         raise _not_passed(drill.name, failed.failure, failed.outcome) from None
-    return Undisturbed(tuple(point.operations), codes, znodes)
+    return Undisturbed(tuple(operations), codes, znodes)
 
 
 def _check_passes(crashing: Crashing, name: str) -> None:
@@ -160,18 +212,32 @@ def _not_passed(name: str, failure: Failure, outcome: Outcome) -> KlammError:
     )
 
 
+def plan_crash(driver: SimulatedDriver, point: Point, broker_id: int) -> Callable[[], bool]:
+    """Crash a controller at a crash point. Return a function that returns True once it is reached.
+
+    ``broker_id``: the broker of the controller that will reach the crash point."""
+    is_before = point.moment == "before"
+    is_reached = driver.break_at(Breakpoint(is_before, operation=point.operation + 1))
+
+    def crash() -> None:
+        driver.run_until(is_reached, math.inf)
+        CRASHES[point.crash](driver, broker_id)
+
+    driver.turns.begin(crash)
+    return is_reached
+
+
 def run_point(number: int, crashing: Crashing, undisturbed: Undisturbed) -> PointResult:
     """Run the drill with a crash at one crash point, and judge its end."""
     point = Point(number)
     drill = _drill(crashing.text, crashing.source)
-    world = drill.simulated_world(crashing.quirks, crashing.seed)
-    is_before = point.moment == "before"
-    planned = plan_crash(world, point.operation, is_before=is_before, crash=point.crash)
+    driver = SimulatedDriver(drill.simulated_world(crashing.quirks, crashing.seed))
+    is_reached = plan_crash(driver, point, undisturbed.operations[point.operation].broker_id)
     try:
         with time_limit(TIME_LIMIT_S):
-            codes, znodes = _run(drill, world, undisturbed.exit_codes)
+            codes, znodes = _run(drill, driver, undisturbed.exit_codes)
     except OutOfTime:
-        at = f"still running at {world.clock.monotonic_ms() / 1000:.3f} s of simulated time"
+        at = f"still running at {driver.elapsed_ms / 1000:.3f} s of simulated time"
         failure = Failure(drill.source, ENDS_IN_TIME, at)
         return PointResult(number, Outcome.STUCK, failure)
     except _Failed as failed:
@@ -179,7 +245,7 @@ def run_point(number: int, crashing: Crashing, undisturbed: Undisturbed) -> Poin
     except Exception as error:
         failure = internal_error(drill.source, f"{type(error).__name__}: {error}")
         return PointResult(number, Outcome.UNSAFE, failure)
-    assert planned.has_happened, f"the run does not reach crash point {number}"
+    assert is_reached(), f"the run does not reach crash point {number}"
     if codes != undisturbed.exit_codes or _depends_on_controller(drill):
         return PointResult(number, Outcome.PASSED)  # its requests are not those without a crash
     for path in sorted(znodes.keys() | undisturbed.znodes.keys()):
@@ -221,13 +287,12 @@ def _drill(text: str, source: str) -> Drill:
 
 
 def _run(
-    drill: Drill, world: SimulatedWorld, expected: Sequence[int | None] | None
+    drill: Drill, driver: SimulatedDriver, expected: Sequence[int | None] | None
 ) -> tuple[tuple[int | None, ...], dict[str, bytes]]:
     """Run a drill and then heal everything. Return its exit codes, and the znodes that it leaves.
 
     Raises _Failed if the cluster does not converge. ``expected``: the exit codes without a crash.
     """
-    driver = SimulatedDriver(world)
     driver.watch(tuple(INVARIANTS))
     runner = ScenarioRunner(driver)
     codes: list[int | None] = []
@@ -244,15 +309,15 @@ def _run(
         driver.run_until(lambda: not driver.disagreements(), _RECOVERY_MS)
     except InvariantViolated as error:
         raise _Failed(Outcome.UNSAFE, violation(step, error)) from None
-    if world.errors:
-        failure = Failure(drill.source, NO_BROKER_ERROR, world.errors[0])
+    if driver.cluster.errors:
+        failure = Failure(drill.source, NO_BROKER_ERROR, driver.cluster.errors[0])
         raise _Failed(Outcome.UNSAFE, failure)
     if not healthy.is_met:
         failure = Failure(drill.source, "a healthy cluster", str(healthy.seen))
         raise _Failed(Outcome.STUCK, failure)
     if drill.is_checked and (lines := driver.disagreements()):
         raise _Failed(Outcome.UNSAFE, Failure(drill.source, driver.agreement, lines[0]))
-    return tuple(codes), _znodes(world)
+    return tuple(codes), _znodes(driver.cluster)
 
 
 def _depends_on_controller(drill: Drill) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.lab.crash.crashing import SAME_END, Crashing, PointResult, run_point, run_undisturbed
+from klamm.lab.crash_points import SAME_END, Crashing, PointResult, run_point, run_undisturbed
 from klamm.lab.run.drill_run import Failure, Outcome
 
 DRILL = """\

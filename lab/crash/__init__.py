@@ -1,1 +1,0 @@
-"""Crashes the controller before and after each of its ZooKeeper operations."""
