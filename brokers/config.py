@@ -12,7 +12,7 @@ import msgspec
 from klamm.brokers.log_configs import broker_log_config
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.cluster.api_version import ApiVersion
-from klamm.cluster.configs import BROKER_CONFIGS, CAPACITIES, broker_fields, log_dirs_of
+from klamm.cluster.configs import BROKER_CONFIGS, CAPACITIES, broker_fields, split_log_dirs
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,9 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     """
     protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(properties))
     values = broker_fields(BrokerConfig.__struct_fields__, properties)
-    values["log_dirs"] = log_dirs_of(properties)
+    values["log_dirs"] = split_log_dirs(
+        values["log_dirs"] or BROKER_CONFIGS["log.dir"].value(properties)
+    )
     return BrokerConfig(
         **values,
         is_alter_isr_enabled=protocol.is_alter_isr_supported,

@@ -155,12 +155,6 @@ def _check_log_dirs(_: str, value: str) -> None:
         raise InvalidConfig(f"Duplicate log directory found: {', '.join(paths)}")
 
 
-def log_dirs_of(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the log directories of a broker: log.dirs, or log.dir without it."""
-    log_dirs = BROKER_CONFIGS["log.dirs"].value(properties)
-    return split_log_dirs(log_dirs or BROKER_CONFIGS["log.dir"].value(properties))
-
-
 def split_log_dirs(text: str) -> tuple[str, ...]:
     """Split the value of log.dirs or log.dir, a comma-separated list, into paths."""
     return tuple(path for path in (part.strip() for part in text.split(",")) if path)

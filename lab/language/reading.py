@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import yaml
 
-from klamm.cluster.configs import log_dirs_of
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.status import PAUSED
 from klamm.cluster.suggestions import suggestion
@@ -127,7 +126,7 @@ class DrillReader(YamlReader):
     def log_dir(self, node: yaml.Node) -> str:
         """Return a log directory. Raises UsageError if the brokers do not have this directory."""
         name = self.text(node, "a log directory")
-        log_dirs = log_dirs_of(self.cluster.config)
+        log_dirs = self.cluster.broker_config.log_dirs
         if name not in log_dirs:
             raise self.error(
                 node,
