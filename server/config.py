@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from klamm.brokers.config import broker_config
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
 from klamm.cluster.counting import parse_whole_number
 from klamm.cluster.errors import UsageError
@@ -92,7 +91,7 @@ class ServerConfig:
             )
         check_brokers_exist(cluster.pools, cluster.broker_ids)
         check_broker_configs(cluster.config)
-        log_dirs = broker_config(cluster.config).log_dirs
+        log_dirs = cluster.broker_config.log_dirs
         if self.has_records:
             check_log_dirs(log_dirs)
         if self.port not in range(MAX_PORT + 1):

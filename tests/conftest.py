@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -67,8 +68,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Let Ctrl-C reach what tests start: a shell's background job inherits that it is ignored.
 
-    Let Spark's Java compile in a hurry: it does not live long enough for better code to pay.
+    Let Spark's Java compile in a hurry: it does not live long enough for better code to pay. Let
+    Hypothesis ignore how long its examples take, which depends on what else the machine does.
     """
+    settings.register_profile("klamm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("klamm")
     os.environ.setdefault("SPARK_SUBMIT_OPTS", FIRST_COMPILER_ALONE)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -185,7 +185,7 @@ def test_a_malformed_request_costs_its_own_connection(server: ClusterServer, fra
 def test_no_frame_ends_the_listener(server: ClusterServer) -> None:
     create(server, (0, 1, 2))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(
         key=st.sampled_from(KEYS),
         version=st.integers(0, 12),

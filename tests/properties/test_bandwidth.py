@@ -141,5 +141,5 @@ class Changes(RuleBasedStateMachine):
         assert next_ms is None or next_ms >= self.now_ms
 
 
-Changes.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Changes.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestChanges = Changes.TestCase

@@ -46,7 +46,6 @@ TestConstantRates = ConstantRates.TestCase
 TestConstantRates.settings = settings(
     max_examples=25,
     stateful_step_count=20,
-    deadline=None,
     derandomize=True,
     phases=(Phase.generate,),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -119,9 +119,7 @@ class Moves(RuleBasedStateMachine):
 def _of(kind: str, examples: int) -> Any:
     machine: Any = type(f"MovesOf{kind.title()}", (Moves,), {"kind": kind})
     case = machine.TestCase
-    case.settings = settings(
-        max_examples=examples, stateful_step_count=20, deadline=None, derandomize=True
-    )
+    case.settings = settings(max_examples=examples, stateful_step_count=20, derandomize=True)
     return case
 
 

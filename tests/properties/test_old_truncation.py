@@ -134,7 +134,6 @@ def search(max_examples: int) -> Loss | None:
     schedules = settings(
         max_examples=max_examples,
         stateful_step_count=12,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -106,7 +106,7 @@ def loads_of(cluster: ClusterPlacement) -> list[int]:
     return [count[broker.id] for broker in cluster.live_brokers]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(with_racks=False))
 def test_no_arrangement_needs_fewer_moves_and_none_of_so_few_is_evener(case: Case) -> None:
     plan = plan_moves(case.pools, case.cluster).moves
@@ -117,7 +117,7 @@ def test_no_arrangement_needs_fewer_moves_and_none_of_so_few_is_evener(case: Cas
     assert abs(cost(case, loads_of(carried_out(case, plan))) - least) < 1e-9
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(with_racks=True))
 def test_with_racks_no_legal_arrangement_needs_fewer_moves(case: Case) -> None:
     plan = plan_moves(case.pools, case.cluster).moves
@@ -128,7 +128,7 @@ def test_with_racks_no_legal_arrangement_needs_fewer_moves(case: Case) -> None:
         assert frozenset(place.replicas) in legal_sets(case, partition)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(with_racks=True), st.booleans())
 def test_what_every_plan_keeps(case: Case, racks_count: bool) -> None:
     options = PlanOptions(ignores_racks=not racks_count)
@@ -153,7 +153,7 @@ def test_what_every_plan_keeps(case: Case, racks_count: bool) -> None:
     assert plan_moves(case.pools, carried_out(case, plan), options).moves == ()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(with_racks=False))
 def test_no_other_choice_of_leaders_is_evener(case: Case) -> None:
     plan = plan_moves(case.pools, case.cluster).moves
@@ -176,7 +176,7 @@ def test_no_other_choice_of_leaders_is_evener(case: Case) -> None:
     assert abs(cost(case, loads) - min(cost(case, some) for some in outcomes)) < 1e-9
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(with_racks=True), st.integers(1, 3))
 @example(
     Case(

@@ -246,5 +246,5 @@ class ReplicaLogs(RuleBasedStateMachine):
                 assert log.recovery_point <= log.log_end_offset
 
 
-ReplicaLogs.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+ReplicaLogs.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
 TestReplicaLogs = ReplicaLogs.TestCase

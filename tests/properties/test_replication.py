@@ -76,7 +76,6 @@ def _settings(max_examples: int) -> settings:
     return settings(
         max_examples=max_examples,
         stateful_step_count=25,
-        deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

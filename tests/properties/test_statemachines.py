@@ -245,4 +245,4 @@ class Moves(RuleBasedStateMachine):
 
 
 TestMoves = Moves.TestCase
-TestMoves.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestMoves.settings = settings(max_examples=100, stateful_step_count=60)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klamm.cluster.errors import UsageError
@@ -43,7 +43,6 @@ def damaged(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(deadline=None)
 @given(damaged())
 @example('"two\\nlines": 1')
 def test_a_damaged_drill_is_read_or_refused(text: str) -> None:

@@ -56,14 +56,14 @@ def test_every_request_that_the_fuzzer_damages_is_valid(key: int, version: int) 
     assert parse_request(request).key == request_key(request)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_a_damaged_request_is_malformed_or_translated(seed: int) -> None:
     frame = Frames(random.Random(seed)).draw().sent[4:]
     assert len(frame) < 8 or is_handled(frame)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(APIS)), st.binary(max_size=100))
 def test_noise_after_a_header_is_malformed_or_translated(
     key: tuple[int, int], noise: bytes
