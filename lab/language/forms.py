@@ -244,6 +244,13 @@ _ROLES: Final = (
 )
 
 
+def _of_node(
+    read: Callable[[DrillReader, yaml.Node], Any],
+) -> Callable[[DrillReader, yaml.Node, str], Any]:
+    """Return a reader whose errors do not depend on the word that has the value."""
+    return lambda reader, node, _: read(reader, node)
+
+
 def _text_like(pattern: str) -> Schema:
     return {"type": "string", "pattern": pattern}
 
@@ -263,7 +270,7 @@ FORMS: Final[Mapping[Form, FormEntry]] = {
     Form.TRUE: FormEntry(_is_true, {"const": True}, "bool"),
     Form.DURATION: FormEntry(DrillReader.duration_ms, _text_like(f"^{_DURATION}"), "str"),
     Form.TIME_LIMIT: FormEntry(
-        lambda reader, node, _: reader.time_limit_ms(node),
+        _of_node(DrillReader.time_limit_ms),
         _text_like(rf"^(?![0.]+ ?[a-z]){_DURATION}"),
         "str",
     ),
@@ -271,8 +278,8 @@ FORMS: Final[Mapping[Form, FormEntry]] = {
         DrillReader.size_bytes, _text_like(r"^[0-9]+(\.[0-9]+)?(B|kB|MB|GB|TB)$"), "str"
     ),
     Form.PATH: FormEntry(DrillReader.path, _text_like("^/"), "str", "znode"),
-    Form.ZNODE_DATA: FormEntry(lambda reader, node, _: reader.znode_data(node), {}, "Value"),
-    Form.LOG_DIR: FormEntry(lambda reader, node, _: reader.log_dir(node), TEXT, "str"),
+    Form.ZNODE_DATA: FormEntry(_of_node(DrillReader.znode_data), {}, "Value"),
+    Form.LOG_DIR: FormEntry(_of_node(DrillReader.log_dir), TEXT, "str"),
     Form.COMMAND: FormEntry(_command, one_or_more(TEXT), "Words"),
     Form.FILE_NAME: FormEntry(_file_name, TEXT, "str", "file"),
     Form.PARTITION: FormEntry(
@@ -281,28 +288,20 @@ FORMS: Final[Mapping[Form, FormEntry]] = {
     Form.ELECTED_PARTITIONS: FormEntry(
         _elected, {"anyOf": [{"const": ALL}, one_or_more(ref(Form.PARTITION.value))]}, "Words"
     ),
-    Form.BROKER: FormEntry(
-        lambda reader, node, _: reader.broker_ref(node), _BROKER, _OF_BROKER, "broker"
-    ),
+    Form.BROKER: FormEntry(_of_node(DrillReader.broker_ref), _BROKER, _OF_BROKER, "broker"),
     Form.BROKERS: FormEntry(_brokers, _SOME_BROKERS, "Brokers"),
     Form.ISOLATED_BROKERS: FormEntry(_isolated, _SOME_BROKERS, "Brokers"),
     Form.KNOWN_BROKERS: FormEntry(_known_brokers, _SOME_BROKERS, "Brokers"),
-    Form.PARTIES: FormEntry(
-        lambda reader, node, _: reader.parties(node), one_or_more(_PARTY), "Brokers"
-    ),
-    Form.BROKER_ID: FormEntry(
-        lambda reader, node, _: reader.broker(node), _BROKER_ID, _OF_BROKER, "broker"
-    ),
+    Form.PARTIES: FormEntry(_of_node(DrillReader.parties), one_or_more(_PARTY), "Brokers"),
+    Form.BROKER_ID: FormEntry(_of_node(DrillReader.broker), _BROKER_ID, _OF_BROKER, "broker"),
     Form.BROKER_IDS: FormEntry(
-        lambda reader, node, _: reader.brokers(node),
+        _of_node(DrillReader.brokers),
         list_of(ref(Form.BROKER_ID.value)),
         f"Sequence[{_OF_BROKER}]",
     ),
-    Form.REPLICAS: FormEntry(
-        lambda reader, node, _: reader.replicas(node), list_of(_COUNT, 1), "Sequence[int]"
-    ),
+    Form.REPLICAS: FormEntry(_of_node(DrillReader.replicas), list_of(_COUNT, 1), "Sequence[int]"),
     Form.LEADER: FormEntry(
-        lambda reader, node, _: reader.leader(node),
+        _of_node(DrillReader.leader),
         {"anyOf": [{"type": "integer"}, {"enum": [NONE, EACH]}]},
         _OF_BROKER,
     ),

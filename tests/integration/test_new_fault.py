@@ -8,15 +8,18 @@ import pytest
 from msgspec import Meta
 from typer.testing import CliRunner
 
+from docs.library_methods import methods
 from klamm.cli.action_commands import sends
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import Answered
 from klamm.cluster.errors import UsageError
+from klamm.cluster.integers import INT32_MAX
 from klamm.lab.actions.action import Action, ActionTarget, BrokerAction
 from klamm.lab.actions.network_actions import NetworkAction
 from klamm.lab.actions.table import ACTIONS, kind_of
 from klamm.lab.language.language import parse_drill
+from klamm.lab.language.schema import drill_schema
 from klamm.lab.run.drill_run import Outcome
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
@@ -85,6 +88,19 @@ def test_a_drill_may_use_the_new_fault() -> None:
     drill = parse_drill(DRILL, "d.yaml")
     verdict = run_drill(drill)
     assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
+
+
+@pytest.mark.usefixtures("grown")
+def test_the_schema_and_the_python_library_have_it() -> None:
+    words = drill_schema()["$defs"]["step"]["anyOf"][1]["properties"]
+    assert words["stumble"]["required"] == ["broker", "times"]
+    assert words["stumble"]["properties"]["times"] == {
+        "description": "Number of `times`.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": INT32_MAX,
+    }
+    assert "def stumble(\n        self,\n        *,\n        broker: int | str,\n" in methods()
 
 
 @pytest.mark.usefixtures("grown")
