@@ -288,6 +288,13 @@ def test_a_partition_is_unavailable_from_the_death_of_its_leader_to_the_next_lea
     assert results_of("  - kill: 0\n  - wait: 8s\n", one) == {"t-0": (10.0, 10.0, None, None)}
 
 
+def test_a_deposed_leader_does_not_hide_that_its_partition_is_under_replicated() -> None:
+    # Cut off, broker 1 leads on with its old ISR, and the others cannot tell it of its successor.
+    four = SKELETON.replace("topics: {t: [[0, 1]]}", "brokers: 4, topics: {t: [[1, 2, 3]]}")
+    steps = "  - {cut: {between: [[1], [zookeeper, 0, 2, 3]]}}\n  - wait: 20s\n"
+    assert results_of(steps, four) == {"t-0": (0.0, 29.0, None, None)}
+
+
 def test_a_topic_that_was_created_and_deleted_between_two_observations_has_no_result() -> None:
     world = three_brokers()
     create_topic(world, "t", {0: (0, 1)})

@@ -9,8 +9,10 @@ from klamm.brokers.log_maintenance import LogMaintenance
 from klamm.brokers.logs.checkpoints import MetaProperties
 from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
+from klamm.brokers.logs.records import encode_batch
+from klamm.cluster.client_requests import DeleteRecordsRequest
 from klamm.cluster.data_requests import ProduceRequest
-from klamm.cluster.records import CountedBatch
+from klamm.cluster.records import CountedBatch, Record
 from tests.unit.brokers.network import T0, Network, leader_and_isr, state
 
 INTERVAL_MS = 1_000
@@ -88,4 +90,25 @@ def test_logs_that_were_marked_for_deletion_before_the_start_are_deleted_in_time
     assert marked.exists()
     network.pass_time(1)
     assert not marked.exists()
+    maintenance.shutdown()
+
+
+def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path) -> None:
+    def leading_broker() -> tuple[Network, LogMaintenance]:
+        network = Network()
+        config, store = broker_config({"log.dirs": "d0"}), FileLogStore(tmp_path)
+        maintenance = network.add(1, config, log_store=store).log_maintenance
+        maintenance.startup(MetaProperties("cluster", 1))
+        network.request(1, leader_and_isr(state(isr=(1,), replicas=(1,))))
+        return network, maintenance
+
+    network, maintenance = leading_broker()
+    batch = encode_batch((Record(network.clock.now_ms(), b"k", b"v"),) * 3, "none")
+    network.request(1, ProduceRequest(1, 30_000, {T0: batch}))
+    network.pass_time(120_000)
+    network.request(1, DeleteRecordsRequest({T0: 2}, 30_000))
+    network.pass_time(120_000)
+    maintenance.abandon(None)
+    network, maintenance = leading_broker()
+    assert network.brokers[1].replica_manager.partitions[T0].log.log_start_offset == 2
     maintenance.shutdown()
