@@ -145,6 +145,24 @@ def test_the_walk_of_a_hunt_seed_returns_to_no_package_that_it_has_left() -> Non
     assert visited == ["cli", "lab", "world"]
 
 
+def test_the_walk_of_a_reassignment_returns_only_where_an_interface_or_a_message_leads() -> None:
+    packages = [file.split("/")[0] for file, _ in NAME.findall(REASSIGNMENT)]
+    entered = {packages[0]}
+    returns = []
+    for before, package in itertools.pairwise(packages):
+        if package != before and package in entered:
+            returns.append((before, package))
+        entered.add(package)
+    assert returns == [
+        ("admin", "server"),  # AdminChannel
+        ("statemachines", "controller"),  # the call is over
+        ("zk", "controller"),
+        ("controller", "zk"),  # the second write
+        ("zk", "controller"),
+        ("brokers", "controller"),  # AlterIsr
+    ]
+
+
 def test_a_hunt_seed_walks_this_way() -> None:
     _, *in_worker = RUN_STEPS
     walk = [*in_worker, JUDGE_STEPS[0]]
