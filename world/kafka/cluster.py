@@ -1,6 +1,6 @@
-"""A cluster of Kafka 2.8.2 brokers on a real ZooKeeper, for a drill: one process for each broker.
+"""A cluster of Kafka 2.8.2 brokers on a real ZooKeeper: one process for each broker.
 
-The counterpart of world/real/cluster.py. The drill's own clients reach the brokers over TCP.
+The counterpart of world/real/cluster.py. klamm's own clients reach the brokers over TCP.
 klamm's controller can drive the brokers; it is a process, too.
 """
 
@@ -54,7 +54,7 @@ def controller_ids(broker_ids: Sequence[int]) -> range:
     """Return ids for klamm's controllers, which are brokers, too: each has the next one.
 
     They are so many that the session of one has expired before its id is used again.
-    ``broker_ids``: the brokers of the drill, which have none of them."""
+    ``broker_ids``: the brokers of the cluster, which have none of them."""
     first = max(_FIRST_CONTROLLER_ID, max(broker_ids) + 1)
     return range(first, first + _MAX_CONTROLLERS)
 
@@ -112,7 +112,7 @@ class KafkaDisks:
 
 
 class KafkaCluster(LiveHost):
-    """The brokers of one drill, and klamm's controller if ``has_klamm``. All methods may block.
+    """The brokers of one run, and klamm's controller if ``has_klamm``. All methods may block.
 
     ``folder`` gets a folder for each process. ``open`` starts everything, ``close`` ends it.
     ``controllers``: those of klamm that have been started; the last one is active."""
@@ -188,7 +188,7 @@ class KafkaCluster(LiveHost):
     def open(self) -> None:
         """Start all brokers at the same time, then klamm's controller; wait for all of them.
 
-        The first controller candidate of the drill starts first, so that it is elected. Raises
+        The first controller candidate of the spec starts first, so that it is elected. Raises
         EnvironmentProblem if a process does not start."""
         first = next(filter(self.spec.is_candidate, self.spec.broker_ids))
         self._start(self._processes[first])
@@ -327,7 +327,7 @@ class KafkaCluster(LiveHost):
         return response
 
     def _send_to_broker(self, message: Message) -> None:
-        """Send a request to a broker, which knows the drill's log directories by their paths."""
+        """Send a request to a broker, which knows the cluster's log directories by their paths."""
         body = message.body
         if isinstance(body, AlterReplicaLogDirsRequest):
             broker_id = message.destination.id

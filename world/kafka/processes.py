@@ -1,7 +1,7 @@
-"""Processes of a drill's cluster: brokers of Kafka, and klamm's controller.
+"""Processes of a cluster: brokers of Kafka, and klamm's controller.
 
-Each process ends with klamm, even if klamm is killed (zk/supervisor.py). This module knows nothing
-of drills. Mirrors what bin/kafka-server-start.sh does.
+Each process ends with klamm, even if klamm is killed (zk/supervisor.py). Mirrors what
+bin/kafka-server-start.sh does.
 """
 
 from __future__ import annotations

@@ -355,4 +355,4 @@ SESSION_FAULTS: Final = {
         "its reply is lost.",
     ),
 }
-"""The faults of sessions, keyed by their names in drills."""
+"""The faults of sessions by name."""
