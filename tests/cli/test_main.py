@@ -325,7 +325,7 @@ def test_no_command_shows_the_help_as_an_error(capsys: pytest.CaptureFixture[str
     assert "klamm placement assign --brokers 0-4" in printed.err
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_version_prints_the_version_of_klamm(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("klamm ")
 

@@ -80,7 +80,7 @@ def test_states_are_listed_of_selected_partitions(filters: Filters, is_narrow: b
     assert _is_narrow(filters) is is_narrow
 
 
-def test_filters_are_facts() -> None:
+def test_the_facts_of_a_page_name_every_filter_that_is_set() -> None:
     filters = Filters(("t", "u"), (1, 0), 0, 1_500, 2_000, 7, 0x1F)
     assert list(filter_facts(filters)) == [
         ("only topics", "t, u"),

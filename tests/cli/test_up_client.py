@@ -190,7 +190,9 @@ def test_a_server_that_does_not_answer_in_time(monkeypatch: pytest.MonkeyPatch) 
         (ValueError("a"), "a"),
     ],
 )
-def test_reasons(error: Exception, reason: str) -> None:
+def test_the_reason_of_a_failed_connection_has_no_error_number(
+    error: Exception, reason: str
+) -> None:
     assert _reason(error) == reason
 
 

@@ -76,11 +76,11 @@ def test_the_seed_of_the_command_line_goes_before_the_markers(project: pytest.Py
         import pytest
 
         @pytest.mark.klamm(seed=5)
-        def test_fails(klamm_simulation):
+        def test_a_failure_shows_its_seed(klamm_simulation):
             assert False
         """
     )
-    replay = "replay: pytest test_seed.py::test_fails --klamm-seed"
+    replay = "replay: pytest test_seed.py::test_a_failure_shows_its_seed --klamm-seed"
     for seed in (0, 2**70):
         done = run(project, "test_seed.py", "--klamm-seed", str(seed))
         done.assert_outcomes(failed=1)
@@ -134,7 +134,7 @@ def test_the_reports_of_both_clusters_of_a_test_and_of_similar_names_have_differ
     )
     project.makepyfile(
         test_both="""
-        def test_passes(klamm_simulation, klamm_cluster):
+        def test_a_test_that_passes_has_no_page(klamm_simulation, klamm_cluster):
             pass
 
         def test_ü(klamm_simulation, klamm_cluster):
@@ -186,7 +186,7 @@ def test_a_failure_in_the_teardown_of_a_fixture_has_its_own_page(
             {fixture}.pause(2)
             raise RuntimeError("not clean")
 
-        def test_fails(checked):
+        def test_the_test_and_its_fixture_fail(checked):
             checked.pause(1)
             raise RuntimeError("not right")
 

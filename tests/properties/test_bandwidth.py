@@ -59,7 +59,9 @@ def test_rates_are_feasible_and_max_min_fair(
 
 @settings(max_examples=200)
 @given(flows(counted=True), capacities, st.randoms(use_true_random=False))
-def test_no_order_matters(found: list[Flow[int]], limits: dict[Resource, int], rng: Random) -> None:
+def test_rates_do_not_depend_on_the_order_of_flows_and_limits(
+    found: list[Flow[int]], limits: dict[Resource, int], rng: Random
+) -> None:
     others, shuffled = list(found), list(limits.items())
     rng.shuffle(others)
     rng.shuffle(shuffled)

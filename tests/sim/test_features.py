@@ -89,7 +89,7 @@ def test_all_brokers_have_one_cluster_id_which_the_first_proposed() -> None:
 
 
 @pytest.mark.parametrize(("version", "has_id"), [("2.7", False), ("2.8-IV0", True)])
-def test_topic_ids(version: str, has_id: bool) -> None:
+def test_topics_get_ids_from_inter_broker_protocol_2_8_on(version: str, has_id: bool) -> None:
     world = three_brokers(config=protocol(version))
     create_topic(world, "t", {0: (0, 1)})
     world.run_for(5_000)

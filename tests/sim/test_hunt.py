@@ -219,7 +219,7 @@ def test_steps_happen_in_the_middle_of_events() -> None:
     assert written == {1, 2, 3, 4}
 
 
-def test_everything_heals(tmp_path: Path) -> None:
+def test_heal_all_makes_a_cluster_with_faults_healthy(tmp_path: Path) -> None:
     verdict, _ = run(
         "  - kill: 1\n  - pause: 2\n  - stop: 2\n  - isolate: [0]\n"
         "  - degrade_network: {loss: 0.5}\n  - wait: 20s\n  - heal_all\n"

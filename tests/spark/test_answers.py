@@ -177,7 +177,9 @@ def test_illegal_transitions(table: EventTable, answers: Answers, folded: Folded
     assert all(row["file"].endswith("journal.jsonl") for row in listed)
 
 
-def test_gaps(table: EventTable, answers: Answers, folded: Folded) -> None:
+def test_rows_missing_from_journals_are_counted_by_partition_and_by_run(
+    table: EventTable, answers: Answers, folded: Folded
+) -> None:
     found: Counter[History] = Counter()
     for row in told(table, answers.tables["gaps"]()):
         key = History(*(row[name] for name in History._fields))

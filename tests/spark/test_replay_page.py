@@ -292,7 +292,9 @@ def tree(duckdb: Engine, stored: Sequence[StoredState]) -> Side:
     return stored_side(duckdb, "b", "a tree", *znodes_of(stored))
 
 
-def test_views_have_words(duckdb: Engine, rows: list[JournalRow], whole: EventTable) -> None:
+def test_views_of_events_and_partitions_show_kinds_and_topics_as_text(
+    duckdb: Engine, rows: list[JournalRow], whole: EventTable
+) -> None:
     query = "SELECT kind, count(*) AS n FROM events GROUP BY kind"
     make_views(whole, f"{query} partitions")
     counted = dict(ask(duckdb, query, 100).rows)

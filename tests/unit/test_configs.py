@@ -228,7 +228,7 @@ def test_a_double_is_read_and_shown_as_java_does(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1_0", "nan", "inf", "1L", "e5", "0x1", "\uff11"])
-def test_java_reads_no_double(text: str) -> None:
+def test_text_that_java_refuses_as_a_double_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no number"):
         parse_double(text)
     with pytest.raises(InvalidConfig, match="Not a number of type DOUBLE"):

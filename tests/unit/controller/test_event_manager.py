@@ -151,7 +151,7 @@ def test_the_time_of_events_in_the_queue_and_in_processing_is_measured() -> None
     assert manager.state is ControllerState.IDLE
 
 
-def test_every_put_wakes() -> None:
+def test_on_put_is_called_after_each_event_that_is_put() -> None:
     manager, _, _ = made()
     woken: list[int] = []
     manager.on_put = lambda: woken.append(manager.event_queue_size)
