@@ -139,10 +139,10 @@ class YamlReader:
                 raise self.unknown(entry.key, f"word in {what}", key, names)
         return found
 
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+    def items(self, node: yaml.Node, what: str, hint: str | None = None) -> list[yaml.Node]:
         """Return the items of a YAML list."""
         if not isinstance(node, yaml.SequenceNode):
-            raise self.error(node, f"{what} must be a list")
+            raise self.error(node, f"{what} must be a list", hint)
         return list(node.value)
 
     def one_or_more(self, node: yaml.Node) -> list[yaml.Node]:

@@ -24,7 +24,7 @@ from klamm.lab.actions.network_actions import OTHERS
 from klamm.lab.actions.tools import TOOLS
 from klamm.lab.conditions.condition import plain_text
 from klamm.lab.conditions.view import MOVED
-from klamm.lab.language.reading import EACH, NONE, DrillReader
+from klamm.lab.language.reading import EACH, NONE, ROLES_HINT, DrillReader
 from klamm.lab.value_types import Form
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
@@ -147,7 +147,7 @@ def _elected(reader: DrillReader, node: yaml.Node, what: str) -> list[TopicParti
 
 
 def _brokers(reader: DrillReader, node: yaml.Node, _: str) -> list[BrokerRef]:
-    refs = reader.at_least_one(node, "broker", reader.broker_ref)
+    refs = reader.at_least_one(node, "broker", reader.broker_ref, ROLES_HINT)
     for one in refs:
         if isinstance(one, int) and refs.count(one) > 1:
             raise reader.error(node, f"broker {one} is listed twice")
@@ -175,7 +175,7 @@ def _known_brokers(reader: DrillReader, node: yaml.Node, _: str) -> list[int]:
         else:
             raise reader.error(item, "the brokers must be known in advance", "use ids, or rack a")
     if not found:
-        raise reader.error(node, "name at least one broker")
+        raise reader.error(node, "name at least one broker", "use ids, or rack a")
     return sorted(found)
 
 

@@ -36,9 +36,9 @@ _UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 NONE: Final = "none"
 EACH: Final = "each"
-BROKER_WORDS: Final = (
-    "controller, dead, paused, leader of t-0, any ISR follower of t-0, rack a, or each in a "
-    "step with for_each"
+ROLES_HINT: Final = (
+    "use an id, controller, dead, paused, leader of t-0, any ISR follower of t-0, rack a, or each "
+    "in a step with for_each"
 )
 _LEADER_OF: Final = re.compile(r"leader of (\S+)")
 _FOLLOWER_OF: Final = re.compile(r"any ISR follower of (\S+)")
@@ -60,13 +60,21 @@ class DrillReader(YamlReader):
         self.cluster = DEFAULT_CLUSTER
         self.each: BrokerRef | None = None
 
-    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = INT32_MAX) -> int:
+    def integer(
+        self,
+        node: yaml.Node,
+        what: str,
+        least: int = 0,
+        most: int = INT32_MAX,
+        hint: str | None = None,
+    ) -> int:
         """Return an integer from ``least`` to ``most``, both inclusive."""
         text = self.text(node, what)
         if not _DIGITS.fullmatch(text):
-            raise self.error(node, f"{what} must be a whole number, not '{text}'", "as in 3")
+            problem = f"{what} must be a whole number, not '{text}'"
+            raise self.error(node, problem, hint or "as in 3")
         if not least <= (number := int(text)) <= most:
-            raise self.error(node, f"{what} must be from {least} to {most}, not {number}")
+            raise self.error(node, f"{what} must be from {least} to {most}, not {number}", hint)
         return number
 
     def number(self, node: yaml.Node, what: str, most: float) -> float:
@@ -78,11 +86,11 @@ class DrillReader(YamlReader):
             raise self.error(node, f"{what} must be from 0 to {most:g}, not {text}")
         return number
 
-    def boolean(self, node: yaml.Node, what: str) -> bool:
+    def boolean(self, node: yaml.Node, what: str, hint: str | None = None) -> bool:
         """Return a boolean, which must be written as true or false."""
         text = self.text(node, what)
         if text not in ("true", "false"):
-            raise self.error(node, f"{what} must be true or false, not '{text}'")
+            raise self.error(node, f"{what} must be true or false, not '{text}'", hint)
         return text == "true"
 
     def duration_ms(self, node: yaml.Node, what: str) -> float:
@@ -213,7 +221,7 @@ class DrillReader(YamlReader):
                 raise self.unknown(node, "rack", found[1], racks)
             return InRack(found[1])
         if not text.isdecimal():
-            hint = suggestion(text, _similar_roles(text), f"use an id, {BROKER_WORDS}")
+            hint = suggestion(text, _similar_roles(text), ROLES_HINT)
             raise self.error(node, f"'{text}' is not a broker", hint)
         return self.broker(node)
 

@@ -383,7 +383,7 @@ WRONG = {
     "- frobnicate": ("5:5", "unknown step 'frobnicate'", "known: kill, start"),
     "- kill: 7": ("5:11", "the cluster has no broker 7", "brokers: 0, 1, 2"),
     "- kill: bob": ("5:11", "'bob' is not a broker", "use an id, controller"),
-    "- kill: []": ("5:11", "name at least one broker", ""),
+    "- kill: []": ("5:11", "name at least one broker", "use an id, controller, dead"),
     "- kill: {a: 1}": ("5:11", "a broker must be a single word", ""),
     "- {kill: 1, start: 1}": (
         "5:15",
@@ -549,7 +549,7 @@ WRONG = {
     "- kill_zookeeper: boss": ("5:21", "'boss' is not a server", "use an id, leader or follower"),
     "- kill_zookeeper: 2": ("5:21", "the drill has no ZooKeeper server 2", "servers: 1; cluster:"),
     "- run: []": ("5:10", "name a tool", ""),
-    "- {until: {unregistered: []}}": ("5:28", "name at least one broker", ""),
+    "- {until: {unregistered: []}}": ("5:28", "name at least one broker", "use ids, or rack a"),
     "- {until: {unregistered: controller}}": ("5:28", "the brokers must be known in advance", ""),
     "- {until: {healthy: false}}": ("5:23", "healthy must be true", "to expect a fault, use e.g."),
     "- &a kill": ("5:5", "anchors and aliases are not allowed", ""),
