@@ -17,6 +17,7 @@ import yaml
 
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.plain_text import shortened
 from klamm.cluster.status import PAUSED
 from klamm.cluster.types import TopicPartition
 from klamm.lab.actions.action import CONTROLLER, DEAD, BrokerRef, InRack
@@ -214,7 +215,8 @@ def _row_value(reader: DrillReader, name: str, node: yaml.Node) -> Any:
         expected = "a whole number" if kind is int or kind == int | None else "text"
         if name in ("isr", "prev_isr"):
             expected = "a list of broker ids"
-        problem = f"'{name}' of a journal row must be {expected}, not '{plain_text(value)}'"
+        shown = shortened(plain_text(value))
+        problem = f"'{name}' of a journal row must be {expected}, not '{shown}'"
         raise reader.error(node, problem) from None
 
 
@@ -266,7 +268,7 @@ _OF_BROKER: Final = "int | str"
 
 FORMS: Final[Mapping[Form, FormEntry]] = {
     Form.TEXT: FormEntry(DrillReader.text, TEXT, "str", "text"),
-    Form.TOPIC: FormEntry(DrillReader.text, TEXT, "str", "topic"),
+    Form.TOPIC: FormEntry(DrillReader.topic, TEXT, "str", "topic"),
     Form.TRUE: FormEntry(_is_true, {"const": True}, "bool"),
     Form.DURATION: FormEntry(DrillReader.duration_ms, _text_like(f"^{_DURATION}"), "str"),
     Form.TIME_LIMIT: FormEntry(

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import yaml
 
+from klamm.cluster.errors import InvalidTopic
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.status import PAUSED
 from klamm.cluster.suggestions import suggestion
+from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.cluster.yaml_reader import YamlReader
 from klamm.lab.actions.action import CONTROLLER, DEAD, BrokerRef, InRack, IsrFollower
@@ -130,6 +132,15 @@ class DrillReader(YamlReader):
         if match is None:
             raise self.error(node, f"{what} must be a partition, not '{text}'", "as in t-0")
         return TopicPartition(match[1], int(match[2]))
+
+    def topic(self, node: yaml.Node, what: str) -> str:
+        """Return the name of a topic. Raises UsageError if no topic can have this name."""
+        name = self.text(node, what)
+        try:
+            validate_topic_name(name)
+        except InvalidTopic as error:
+            raise self.error(node, error.message, "as in t") from None
+        return name
 
     def log_dir(self, node: yaml.Node) -> str:
         """Return a log directory. Raises UsageError if the brokers do not have this directory."""
