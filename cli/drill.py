@@ -40,7 +40,7 @@ from klamm.lab.hunt.hunting import run_text, shrink_failure
 from klamm.lab.hunt.processes import print_no_warnings
 from klamm.lab.language.schema import schema_text
 from klamm.lab.run.as_pytest import pytest_path, pytest_text
-from klamm.lab.run.drill_run import Outcome, play, verdict_of
+from klamm.lab.run.drill_run import STEPS_BEFORE, Outcome, play, verdict_of
 
 _EXAMPLES: Final = """
 \b
@@ -148,8 +148,7 @@ def _check_passes(drill: Drill) -> None:
         verdict = verdict_of(play(drill, driver))
     if verdict.outcome is not Outcome.PASSED:
         failure = verdict.failures[0]
-        hint = "klamm drill run shows the steps before it"
-        raise UsageError(f"{failure.place}: {harmless_line(str(failure))}", hint=hint)
+        raise UsageError(f"{failure.place}: {harmless_line(str(failure))}", hint=STEPS_BEFORE)
 
 
 @app.command("schema")

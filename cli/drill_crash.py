@@ -101,7 +101,8 @@ def _chosen(text: str | None, undisturbed: Undisturbed) -> range:
         raise UsageError(f"--points {text} is not a range", hint="e.g. 7 or 1..60")
     low, high = int(found[1]), int(found[2] or found[1])
     if not 1 <= low <= high <= last:
-        raise UsageError(f"--points {text}: the drill has crash points 1 to {last}")
+        hint = f"e.g. 1 or 1..{last}"
+        raise UsageError(f"--points {text}: the drill has crash points 1 to {last}", hint=hint)
     return range(low, high + 1)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import yaml
 
 from klamm.cluster.errors import UsageError
-from klamm.cluster.plain_text import harmless_line
+from klamm.cluster.plain_text import harmless_line, shortened
 from klamm.cluster.suggestions import suggestion
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class YamlReader:
                 raise self.error_at(token.start_mark, "anchors and aliases are not allowed")
             if isinstance(token, yaml.TagToken):
                 tag = "".join(filter(None, token.value))
-                raise self.error_at(token.start_mark, f"the tag {tag} is not allowed")
+                raise self.error_at(token.start_mark, f"the tag {shortened(tag)} is not allowed")
             if isinstance(token, yaml.ScalarToken) and (found := _SURROGATE.search(token.value)):
                 escape = f"\\u{ord(found[0]):04x}"
                 raise self.error_at(token.start_mark, f"{escape} is not a character")
@@ -98,7 +98,9 @@ class YamlReader:
     # -- errors
 
     def error(self, node: yaml.Node, problem: str, hint: str | None = None) -> UsageError:
-        """Return an error at the position of ``node``."""
+        """Return an error at the position of ``node``, whose value is cut in the text."""
+        if isinstance(node, yaml.ScalarNode):
+            problem = problem.replace(node.value, shortened(node.value))
         return self.error_at(node.start_mark, problem, hint)
 
     def error_at(self, mark: Any, problem: str, hint: str | None = None) -> UsageError:
@@ -114,7 +116,7 @@ class YamlReader:
 
     def unknown(self, node: yaml.Node, what: str, word: str, known: Iterable[str]) -> UsageError:
         """Return the error for a word that is not in ``known``, with a suggestion."""
-        return self.error(node, f"unknown {what} '{word}'", suggestion(word, known))
+        return self.error(node, f"unknown {what} '{shortened(word)}'", suggestion(word, known))
 
     # -- collections
 
@@ -139,10 +141,10 @@ class YamlReader:
                 raise self.unknown(entry.key, f"word in {what}", key, names)
         return found
 
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+    def items(self, node: yaml.Node, what: str, hint: str | None = None) -> list[yaml.Node]:
         """Return the items of a YAML list."""
         if not isinstance(node, yaml.SequenceNode):
-            raise self.error(node, f"{what} must be a list")
+            raise self.error(node, f"{what} must be a list", hint)
         return list(node.value)
 
     def one_or_more(self, node: yaml.Node) -> list[yaml.Node]:

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import Address
 from klamm.lab.actions.action import CONTROLLER
@@ -37,6 +38,7 @@ from klamm.lab.hunt.processes import Died, OutOfTime, run_parallel, time_limit
 from klamm.lab.language.language import parse_drill
 from klamm.lab.run.drill_run import (
     NO_BROKER_ERROR,
+    STEPS_BEFORE,
     Failure,
     Outcome,
     internal_error,
@@ -66,9 +68,8 @@ def _take_over(driver: SimulatedDriver, broker_id: int) -> None:
     """Remove a controller for ever, so that another one takes over.
 
     If there is no other candidate, its broker is restarted instead."""
-    nodes = driver.cluster.nodes
-    others = (running.node.controller for id_, running in nodes.items() if id_ != broker_id)
-    if any(controller is not None and controller.is_candidate for controller in others):
+    nodes = driver.cluster.nodes.items()
+    if any(running.node.has_candidate for id_, running in nodes if id_ != broker_id):
         driver.cluster.crash_controller(broker_id)
     else:
         _restart(driver, broker_id)
@@ -207,7 +208,8 @@ def _not_passed(name: str, failure: Failure, outcome: Outcome) -> KlammError:
     is_open = outcome is Outcome.INCONCLUSIVE
     how = "is inconclusive" if is_open else "fails"
     return KlammError(
-        f"{name} {how} without a crash: {failure}",
+        f"{failure.place}: {name} {how} without a crash: {harmless_line(str(failure))}",
+        hint=STEPS_BEFORE,
         exit_code=int(outcome if is_open else Outcome.FAILED),
     )
 

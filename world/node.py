@@ -24,3 +24,8 @@ class Node:
     def id(self) -> int:
         """The broker's id."""
         return self.broker.info.id
+
+    @property
+    def has_candidate(self) -> bool:
+        """True if its controller takes part in elections."""
+        return self.controller is not None and self.controller.is_candidate

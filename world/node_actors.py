@@ -125,7 +125,7 @@ class BrokerActor(Actor):
                 self.give(RegistrationChanged(event.kind is WatchKind.DELETED))
         elif event.state is SessionState.EXPIRED:
             self._is_expired = True
-            if not self._has_candidate:
+            if not self._node.has_candidate:
                 self.give(ReRegister())
         elif event.state is SessionState.CONNECTED and self._is_expired:
             self._is_expired = False
@@ -158,7 +158,7 @@ class BrokerActor(Actor):
             case BeginCandidacy():
                 self._begin_candidacy()
             case ReRegister():
-                if not self._has_candidate:
+                if not self._node.has_candidate:
                     # If the next session has expired already, its ReRegister follows.
                     with suppress(SessionExpired):
                         self._node.broker.on_session_expired()
@@ -231,11 +231,6 @@ class BrokerActor(Actor):
             if not event.holds_controller:
                 self._begin_candidacy()
             self._report_started(None)
-
-    @property
-    def _has_candidate(self) -> bool:
-        controller = self._node.controller
-        return controller is not None and controller.is_candidate
 
     def _begin_candidacy(self) -> None:
         controller = self._node.controller

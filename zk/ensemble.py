@@ -42,6 +42,15 @@ _QUORUM_SETTINGS: Final = {
 }
 
 
+def require_size(size: int) -> None:
+    """Raise UsageError unless an ensemble can have this number of servers."""
+    if size not in SIZES:
+        raise UsageError(
+            f"an ensemble cannot have {size} ZooKeeper servers",
+            hint=f"choose {', '.join(map(str, SIZES))}",
+        )
+
+
 class ServerState(NamedTuple):
     """State of one server of an ensemble: its role, or why it has no role."""
 
@@ -59,11 +68,7 @@ class EmbeddedEnsemble:
     """
 
     def __init__(self, data_dir: Path, size: int, first_port: int | None = None) -> None:
-        if size not in SIZES:
-            raise UsageError(
-                f"an ensemble cannot have {size} ZooKeeper servers",
-                hint=f"choose {', '.join(map(str, SIZES))}",
-            )
+        require_size(size)
         self.size = size
         self.servers: dict[int, EmbeddedZooKeeper] = {}
         self.lock = threading.RLock()

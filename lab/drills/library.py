@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ ALL: Final = (*NAMES, *BUGS)
 def named_text(name: str) -> str:
     """Return the YAML text of a shipped drill. Raises UsageError for an unknown name."""
     if name not in ALL:
-        raise UsageError(f"unknown drill {name}", hint=_hint_for(name))
+        raise UsageError(f"unknown drill {shlex.quote(name)}", hint=_hint_for(name))
     folder = FOLDER if name in NAMES else BUGS_FOLDER
     return (folder / f"{name}.yaml").read_text(encoding="utf-8")
 

@@ -104,7 +104,8 @@ class ClusterCompiler:
             if len(ids) > MAX_BROKERS:
                 raise reader.error(node, f"a drill has at most {MAX_BROKERS} brokers")
             return ids
-        return tuple(range(reader.integer(node, "brokers", 1, MAX_BROKERS)))
+        hint = "a number as in 3, or ids as in [0, 1, 2]"
+        return tuple(range(reader.integer(node, "brokers", 1, MAX_BROKERS, hint)))
 
     def _candidates(self, node: yaml.Node) -> tuple[int, ...]:
         candidates = self._reader.brokers(node, "controllers")
@@ -114,7 +115,7 @@ class ClusterCompiler:
 
     def _racks(self, node: yaml.Node) -> dict[int, str]:
         reader, ids = self._reader, self._reader.cluster.broker_ids
-        items = reader.items(node, "racks")
+        items = reader.items(node, "racks", 'as in ["a", "b", "c"]')
         racks = [reader.text(item, "a rack") for item in items]
         for rack, item in zip(racks, items, strict=True):
             self._checked(item, check_rack_name, rack)
@@ -135,7 +136,8 @@ class ClusterCompiler:
         return configs
 
     def _segments(self, node: yaml.Node) -> Path | None:
-        return BROKERS_FOLDER if self._reader.boolean(node, "segments") else None
+        hint = "without segments, brokers keep only the offsets of records"
+        return BROKERS_FOLDER if self._reader.boolean(node, "segments", hint) else None
 
     def _zookeeper_servers(self, node: yaml.Node) -> int:
         servers = self._reader.integer(node, "zookeeper_servers", 1, max(SIZES))

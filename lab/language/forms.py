@@ -17,6 +17,7 @@ import yaml
 
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.plain_text import shortened
 from klamm.cluster.status import PAUSED
 from klamm.cluster.types import TopicPartition
 from klamm.lab.actions.action import CONTROLLER, DEAD, BrokerRef, InRack
@@ -24,7 +25,7 @@ from klamm.lab.actions.network_actions import OTHERS
 from klamm.lab.actions.tools import TOOLS
 from klamm.lab.conditions.condition import plain_text
 from klamm.lab.conditions.view import MOVED
-from klamm.lab.language.reading import EACH, NONE, DrillReader
+from klamm.lab.language.reading import EACH, NONE, ROLES_HINT, DrillReader
 from klamm.lab.value_types import Form
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.reassignment import Phase
@@ -147,7 +148,7 @@ def _elected(reader: DrillReader, node: yaml.Node, what: str) -> list[TopicParti
 
 
 def _brokers(reader: DrillReader, node: yaml.Node, _: str) -> list[BrokerRef]:
-    refs = reader.at_least_one(node, "broker", reader.broker_ref)
+    refs = reader.at_least_one(node, "broker", reader.broker_ref, ROLES_HINT)
     for one in refs:
         if isinstance(one, int) and refs.count(one) > 1:
             raise reader.error(node, f"broker {one} is listed twice")
@@ -175,7 +176,7 @@ def _known_brokers(reader: DrillReader, node: yaml.Node, _: str) -> list[int]:
         else:
             raise reader.error(item, "the brokers must be known in advance", "use ids, or rack a")
     if not found:
-        raise reader.error(node, "name at least one broker")
+        raise reader.error(node, "name at least one broker", "use ids, or rack a")
     return sorted(found)
 
 
@@ -214,7 +215,8 @@ def _row_value(reader: DrillReader, name: str, node: yaml.Node) -> Any:
         expected = "a whole number" if kind is int or kind == int | None else "text"
         if name in ("isr", "prev_isr"):
             expected = "a list of broker ids"
-        problem = f"'{name}' of a journal row must be {expected}, not '{plain_text(value)}'"
+        shown = shortened(plain_text(value))
+        problem = f"'{name}' of a journal row must be {expected}, not '{shown}'"
         raise reader.error(node, problem) from None
 
 
@@ -266,7 +268,7 @@ _OF_BROKER: Final = "int | str"
 
 FORMS: Final[Mapping[Form, FormEntry]] = {
     Form.TEXT: FormEntry(DrillReader.text, TEXT, "str", "text"),
-    Form.TOPIC: FormEntry(DrillReader.text, TEXT, "str", "topic"),
+    Form.TOPIC: FormEntry(DrillReader.topic, TEXT, "str", "topic"),
     Form.TRUE: FormEntry(_is_true, {"const": True}, "bool"),
     Form.DURATION: FormEntry(DrillReader.duration_ms, _text_like(f"^{_DURATION}"), "str"),
     Form.TIME_LIMIT: FormEntry(

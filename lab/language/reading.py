@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import yaml
 
+from klamm.cluster.errors import InvalidTopic
 from klamm.cluster.integers import INT32_MAX
 from klamm.cluster.status import PAUSED
 from klamm.cluster.suggestions import suggestion
+from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.cluster.yaml_reader import YamlReader
 from klamm.lab.actions.action import CONTROLLER, DEAD, BrokerRef, InRack, IsrFollower
@@ -36,9 +38,9 @@ _UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 NONE: Final = "none"
 EACH: Final = "each"
-BROKER_WORDS: Final = (
-    "controller, dead, paused, leader of t-0, any ISR follower of t-0, rack a, or each in a "
-    "step with for_each"
+ROLES_HINT: Final = (
+    "use an id, controller, dead, paused, leader of t-0, any ISR follower of t-0, rack a, or each "
+    "in a step with for_each"
 )
 _LEADER_OF: Final = re.compile(r"leader of (\S+)")
 _FOLLOWER_OF: Final = re.compile(r"any ISR follower of (\S+)")
@@ -60,13 +62,21 @@ class DrillReader(YamlReader):
         self.cluster = DEFAULT_CLUSTER
         self.each: BrokerRef | None = None
 
-    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = INT32_MAX) -> int:
+    def integer(
+        self,
+        node: yaml.Node,
+        what: str,
+        least: int = 0,
+        most: int = INT32_MAX,
+        hint: str | None = None,
+    ) -> int:
         """Return an integer from ``least`` to ``most``, both inclusive."""
         text = self.text(node, what)
         if not _DIGITS.fullmatch(text):
-            raise self.error(node, f"{what} must be a whole number, not '{text}'", "as in 3")
+            problem = f"{what} must be a whole number, not '{text}'"
+            raise self.error(node, problem, hint or "as in 3")
         if not least <= (number := int(text)) <= most:
-            raise self.error(node, f"{what} must be from {least} to {most}, not {number}")
+            raise self.error(node, f"{what} must be from {least} to {most}, not {number}", hint)
         return number
 
     def number(self, node: yaml.Node, what: str, most: float) -> float:
@@ -78,11 +88,11 @@ class DrillReader(YamlReader):
             raise self.error(node, f"{what} must be from 0 to {most:g}, not {text}")
         return number
 
-    def boolean(self, node: yaml.Node, what: str) -> bool:
+    def boolean(self, node: yaml.Node, what: str, hint: str | None = None) -> bool:
         """Return a boolean, which must be written as true or false."""
         text = self.text(node, what)
         if text not in ("true", "false"):
-            raise self.error(node, f"{what} must be true or false, not '{text}'")
+            raise self.error(node, f"{what} must be true or false, not '{text}'", hint)
         return text == "true"
 
     def duration_ms(self, node: yaml.Node, what: str) -> float:
@@ -122,6 +132,15 @@ class DrillReader(YamlReader):
         if match is None:
             raise self.error(node, f"{what} must be a partition, not '{text}'", "as in t-0")
         return TopicPartition(match[1], int(match[2]))
+
+    def topic(self, node: yaml.Node, what: str) -> str:
+        """Return the name of a topic. Raises UsageError if no topic can have this name."""
+        name = self.text(node, what)
+        try:
+            validate_topic_name(name)
+        except InvalidTopic as error:
+            raise self.error(node, error.message, "as in t") from None
+        return name
 
     def log_dir(self, node: yaml.Node) -> str:
         """Return a log directory. Raises UsageError if the brokers do not have this directory."""
@@ -213,7 +232,7 @@ class DrillReader(YamlReader):
                 raise self.unknown(node, "rack", found[1], racks)
             return InRack(found[1])
         if not text.isdecimal():
-            hint = suggestion(text, _similar_roles(text), f"use an id, {BROKER_WORDS}")
+            hint = suggestion(text, _similar_roles(text), ROLES_HINT)
             raise self.error(node, f"'{text}' is not a broker", hint)
         return self.broker(node)
 

@@ -14,6 +14,7 @@ import yaml
 from msgspec import inspect
 
 from klamm.cluster.integers import INT32_MAX
+from klamm.cluster.plain_text import shortened
 from klamm.cluster.yaml_reader import YamlEntry
 from klamm.lab.language.forms import FORMS
 from klamm.lab.language.reading import DrillReader, is_null
@@ -130,7 +131,7 @@ def _mapping(
     found = {}
     for name, entry in reader.entries(node, f"{_noun(key)}s with their values").items():
         one = _read(reader, entry.key, key, "a key")
-        found[one] = _read(reader, entry.value, value, f"{what} of {name}")
+        found[one] = _read(reader, entry.value, value, f"{what} of {shortened(name)}")
     return found
 
 

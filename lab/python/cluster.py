@@ -53,6 +53,7 @@ from klamm.lab.run.runner import ScenarioRunner
 from klamm.lab.run.worlds import World, Worlds
 from klamm.report.values import Tone
 from klamm.tools.command_result import CommandResult
+from klamm.zk.ensemble import require_size
 from klamm.zk.kazoo_session import parse_address
 from klamm.zk.store import ResultCode
 from klamm.zk.znodes import BrokerIdsZNode, TopicZNode
@@ -472,6 +473,7 @@ class LocalCluster(ScriptedCluster):
                 raise UsageError("zookeeper and zookeeper_servers exclude each other", hint=hint)
             if zookeeper_servers is not None:
                 servers = whole_number("zookeeper_servers", zookeeper_servers, 1)
+                require_size(servers)
                 self._spec = replace(self._spec, zookeeper_servers=servers)
             if zookeeper is not None:
                 check_is_text("address of ZooKeeper", zookeeper)

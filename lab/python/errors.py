@@ -7,7 +7,7 @@ from typing import Final
 
 from klamm.cluster.errors import KlammError
 from klamm.lab.checks.invariants import InvariantViolated
-from klamm.lab.language.reading import BROKER_WORDS, HINT
+from klamm.lab.language.reading import HINT, ROLES_HINT
 
 __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
@@ -78,8 +78,9 @@ class ErrorsAsClusterErrors:
             message = message.replace(words, python)
         if isinstance(error, InvariantViolated):
             message = f"{error.invariant}: {error.statement} Seen: {message}"
+        begins_with_call = message.startswith(f"{self._call} ")
         raise ClusterError(
-            f"{self._call}: {message}",
+            message if begins_with_call else f"{self._call}: {message}",
             replay=self._replay,
             hint=python_hint(error.hint),
             definite=error.definite,
@@ -94,5 +95,5 @@ def python_hint(hint: str | None, call: str = "klamm.LocalCluster") -> str | Non
     """
     if hint is None or hint in _HINTS:
         return None if hint is None else _HINTS[hint]
-    hint = hint.replace(f"use an id, {BROKER_WORDS}", _BROKER_HINT)
+    hint = hint.replace(ROLES_HINT, _BROKER_HINT)
     return _ZOOKEEPER_OPTION.sub(rf'{call}(zookeeper="\1")', hint)

@@ -54,6 +54,10 @@ class Outcome(IntEnum):
     the admin operations gave up."""
 
 
+STEPS_BEFORE: Final = "klamm drill run shows the steps before it"
+"""Hint for a failed condition."""
+
+
 class Failure(msgspec.Struct, frozen=True):
     """A condition that did not hold: its position in the drill, expected and observed value.
 

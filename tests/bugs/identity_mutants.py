@@ -27,6 +27,7 @@ from klamm.statemachines.partition_transitions import (
     plan_partition_state_changes,
 )
 from klamm.world import node_actors
+from klamm.world.node import Node
 from klamm.world.node_actors import BrokerActor
 from klamm.zk import fenced_writes
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -147,9 +148,9 @@ def _leader_and_isr_is_sent_before_the_live_brokers(original: _OfController) -> 
     return load_topic_deletions
 
 
-@mutant("K4", BrokerActor, "_has_candidate")
+@mutant("K4", Node, "has_candidate")
 def _every_controller_counts_as_a_candidate(_: object) -> property:
-    return property(lambda self: self._node.controller is not None)
+    return property(lambda self: self.controller is not None)
 
 
 @mutant("K4", BrokerActor, "_begin_candidacy")

@@ -315,6 +315,7 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: RunKlamm, tmp_pa
         (["run", "leader-los"], "unknown drill leader-los"),
         (["show", "x"], "unknown drill x"),
         (["check", "leader-los"], "unknown drill leader-los"),
+        (["check", ""], "unknown drill ''"),
         (["shrink", "leader-los"], "unknown drill leader-los"),
         (["shrink", "zookeeper-quorum-lost"], "zookeeper-quorum-lost: the step 'lose_quorum' req"),
         (["run", "leader-loss", "--seed", "-1"], "Invalid value for '--seed': must be at least 0"),

@@ -305,8 +305,9 @@ def test_the_crash_points_of_a_drill(text: str | None, points: range) -> None:
 
 @pytest.mark.parametrize("text", ["0", "13", "1..13", "4..3"])
 def test_points_that_a_drill_does_not_have(text: str) -> None:
-    with pytest.raises(UsageError, match="the drill has crash points 1 to 12"):
+    with pytest.raises(UsageError, match="the drill has crash points 1 to 12") as caught:
         drill_crash._chosen(text, UNDISTURBED)
+    assert caught.value.hint == "e.g. 1 or 1..12"
 
 
 def test_what_is_reported_of_crashes(capsys: pytest.CaptureFixture[str]) -> None:

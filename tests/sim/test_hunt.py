@@ -711,7 +711,12 @@ def test_a_wrong_option_of_crash_is_refused(klamm: Any, words: list[str], messag
 @pytest.mark.parametrize(
     ("rest", "code", "message"),
     [
-        ("  - kill: 0\n    expect: {leader: {t-0: 2}}\n", 1, "d fails without a crash: expected"),
+        (
+            "  - kill: 0\n    expect: {leader: {t-0: 2}}\n",
+            1,
+            "d.yaml:6:14: d fails without a crash: expected leader: {t-0: 2}, seen {t-0: 0}\n"
+            "hint: klamm drill run shows the steps before it\n",
+        ),
         (
             "  - kill: 0\nsometimes: [{leader: {t-0: 0}, isr: {t-0: [0]}}]\n",
             12,

@@ -188,6 +188,25 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
             "Topic 't' already exists.",
         ),
         (
+            lambda c: c.kill([]),
+            'kill: name at least one broker\nhint: give an id, or e.g. "controller", "dead", '
+            '"leader of t-0", "any ISR follower of t-0", "rack a"',
+        ),
+        (
+            lambda c: c.wait("soon"),
+            "wait must be a duration, not 'soon'\n"
+            "hint: as in 500ms, 2s or 5min, with at most 9 digits",
+        ),
+        (
+            lambda c: c.produce({"t-0": -1}),
+            "produce of t-0 must be from 1 to 1000000, not -1",
+        ),
+        (
+            lambda c: c.delete_znode("x"),
+            "delete_znode must be the path of a znode, not 'x'",
+        ),
+        (lambda c: c.advance("x"), "advance must be a whole number, not 'x'\nhint: as in 3"),
+        (
             lambda c: c.kill(None),
             'kill: None is not a broker\nhint: give an id, or e.g. "controller", "dead", '
             '"leader of t-0", "any ISR follower of t-0", "rack a"',
@@ -394,7 +413,7 @@ def test_a_closed_cluster_can_only_be_read(
 
 def test_the_hints_of_options_are_for_python() -> None:
     with pytest.raises(klamm.ClusterError) as raised:
-        klamm.SimulatedCluster(brokers=0)
+        klamm.SimulatedCluster(controllers=[])
     assert raised.value.hint is None
 
 
@@ -434,6 +453,10 @@ def test_a_seed_is_a_whole_number(seed: object) -> None:
         ({"zookeeper": "not a host"}, "not a ZooKeeper address: 'not a host'"),
         ({"zookeeper": "h:1", "zookeeper_servers": 3}, "exclude each other"),
         ({"zookeeper_servers": "3"}, "zookeeper_servers must be a whole number from 1 on, not '3'"),
+        ({"zookeeper_servers": 2}, "cannot have 2 ZooKeeper servers\nhint: choose 1, 3, 5"),
+        ({"racks": "a"}, r'racks must be a list\nhint: as in \["a", "b", "c"\]'),
+        ({"brokers": 0}, r"brokers must be from 1 to 100, not 0\nhint: a number as in 3, or ids"),
+        ({"segments": "1"}, "segments must be true or false, not '1'\nhint: without segments, "),
         ({"quirks": "2.8.2"}, "quirks must be a list of names, not '2.8.2'\nhint: as in quirks="),
         ({"quirks": [5]}, r"quirks must be a list of names, not \[5\]"),
         ({"zookeeper": 5}, r"the address of ZooKeeper must be text \(str\), not int"),

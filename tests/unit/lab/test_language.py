@@ -382,8 +382,14 @@ WRONG = {
     "- kil: 1": ("5:5", "unknown word in a step 'kil'", "did you mean kill?"),
     "- frobnicate": ("5:5", "unknown step 'frobnicate'", "known: kill, start"),
     "- kill: 7": ("5:11", "the cluster has no broker 7", "brokers: 0, 1, 2"),
+    "- {until: {deleted: 'a b'}}": ("5:23", 'Topic name "a b" is illegal, it', "as in t"),
+    "- {until: {not_reassigning: [t, 5 parsecs]}}": (
+        "5:35",
+        'Topic name "5 parsecs" is',
+        "as in t",
+    ),
     "- kill: bob": ("5:11", "'bob' is not a broker", "use an id, controller"),
-    "- kill: []": ("5:11", "name at least one broker", ""),
+    "- kill: []": ("5:11", "name at least one broker", "use an id, controller, dead"),
     "- kill: {a: 1}": ("5:11", "a broker must be a single word", ""),
     "- {kill: 1, start: 1}": (
         "5:15",
@@ -549,7 +555,7 @@ WRONG = {
     "- kill_zookeeper: boss": ("5:21", "'boss' is not a server", "use an id, leader or follower"),
     "- kill_zookeeper: 2": ("5:21", "the drill has no ZooKeeper server 2", "servers: 1; cluster:"),
     "- run: []": ("5:10", "name a tool", ""),
-    "- {until: {unregistered: []}}": ("5:28", "name at least one broker", ""),
+    "- {until: {unregistered: []}}": ("5:28", "name at least one broker", "use ids, or rack a"),
     "- {until: {unregistered: controller}}": ("5:28", "the brokers must be known in advance", ""),
     "- {until: {healthy: false}}": ("5:23", "healthy must be true", "to expect a fault, use e.g."),
     "- &a kill": ("5:5", "anchors and aliases are not allowed", ""),
@@ -618,6 +624,28 @@ def test_a_file_that_is_no_drill_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_drill(whole, "d.yaml")
     assert caught.value.message.startswith(WRONG_FILES[text])
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "kill: LONG",
+        "LONG: 1",
+        "wait: LONG",
+        "run: LONG",
+        "produce: {LONG-0: x}",
+        "preload: {t-0: LONG}",
+        "fail_log_dir: {broker: 0, log_dir: LONG}",
+        "until: {deleted: LONG}",
+        "expect: {healthy: LONG}",
+        "expect: {journal: {kind: LONG}}",
+        "expect: {journal: {partition: {a: [LONG]}}}",
+    ],
+)
+def test_a_long_value_is_cut_in_the_error(step: str) -> None:
+    with pytest.raises(UsageError, match=r"x{60,79}…") as caught:
+        drill_of(f"  - {step.replace('LONG', 'x' * 900)}\n")
+    assert len(caught.value.message) < 250
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
