@@ -101,6 +101,7 @@ class LogDirDescription(NamedTuple):
 class KafkaAdmin:
     """Kafka's Admin client for one cluster. Thread-safe if ``channel`` is thread-safe.
 
+    The HTTP API offers every public method, so that commands can call each of them over HTTP.
     ``config`` has the brokers' static configs. ``pools`` restricts on which brokers replicas are
     placed, and ``limits`` restricts the number of partitions. Every call raises KlammError if the
     cluster does not respond, and AdminError if the cluster refuses the request.
@@ -326,16 +327,6 @@ class KafkaAdmin:
         wanted = None if entities is None else list(map(checked_resource, entities))
         return read_overrides(self._channel.zk, wanted)
 
-    @property
-    def user_scram_credentials(self) -> UserScramCredentials:
-        """The SCRAM credentials of users. The HTTP API does not offer them."""
-        return UserScramCredentials(self._channel.zk)
-
-    @property
-    def client_quotas(self) -> ClientQuotas:
-        """The quotas of users, client ids and IP addresses. The HTTP API does not offer them."""
-        return ClientQuotas(self._channel.zk)
-
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
         """Return all configs of a topic or broker, in the order in which a broker of Kafka does.
 
@@ -355,12 +346,12 @@ class KafkaAdmin:
                 )
             overrides = self.overrides([resource])[resource]
             broker_id = self._channel.metadata(()).controller_id
-            return topic_entries(overrides, self.broker_configs(broker_id))
+            return topic_entries(overrides, self._broker_configs(broker_id))
         if resource.name == DEFAULT_ENTITY:
             return default_entries(self.overrides([resource])[resource])
         broker_id = int(resource.name)
         self._channel.await_broker("describeConfigs", broker_id, DESCRIBE_CONFIGS_TIMEOUT_MS)
-        return broker_entries(self.broker_configs(broker_id))
+        return broker_entries(self._broker_configs(broker_id))
 
     def incremental_alter_configs(
         self,
@@ -412,8 +403,7 @@ class KafkaAdmin:
             raise self._channel.no_response(call, missing)
         return responses
 
-    def broker_configs(self, broker_id: int) -> BrokerConfigs:
-        """Return the configs that are set for a broker."""
+    def _broker_configs(self, broker_id: int) -> BrokerConfigs:
         own = ConfigResource(BROKERS, str(broker_id))
         found = self.overrides([own, _OF_ALL_BROKERS])
         static = {**self._config, **self._registered_configs(broker_id)}
@@ -437,6 +427,24 @@ class KafkaAdmin:
     def _is_down(self, resource: ConfigResource) -> bool:
         is_broker = resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY
         return is_broker and not self._channel.is_registered(int(resource.name))
+
+
+class ListenerAdmin(KafkaAdmin):
+    """KafkaAdmin with what only the listeners need and the HTTP API does not offer."""
+
+    @property
+    def user_scram_credentials(self) -> UserScramCredentials:
+        """The SCRAM credentials of users."""
+        return UserScramCredentials(self._channel.zk)
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """The quotas of users, client ids and IP addresses."""
+        return ClientQuotas(self._channel.zk)
+
+    def broker_configs(self, broker_id: int) -> BrokerConfigs:
+        """Return the configs that are set for a broker."""
+        return self._broker_configs(broker_id)
 
 
 def _refused(results: Mapping[K, ApiError]) -> dict[K, ApiError]:

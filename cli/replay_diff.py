@@ -23,9 +23,9 @@ from klamm.cli.replay_input import (
     EngineName,
     Master,
     Memory,
-    Resources,
     Timezone,
     open_tables,
+    read_resources,
 )
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
@@ -87,7 +87,7 @@ def diff(
 ) -> None:
     """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
     first diverge. The exit code is 14 if they differ."""
-    resources = Resources(engine, master, cores, memory_mb, timezone)
+    resources = read_resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.diff import compare, side_of, stored_side
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths

@@ -20,8 +20,8 @@ from klamm.cli.replay_input import (
     EngineName,
     Master,
     Memory,
-    Resources,
     Timezone,
+    read_resources,
     running_engine,
 )
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
@@ -33,6 +33,7 @@ from klamm.report.scales import time_text
 if TYPE_CHECKING:
     from klamm.replay.engines import Row
     from klamm.replay.event_table import Manifest, RunCoverage, SourceSummary
+    from klamm.replay.opening import EngineOptions
 
 DAMAGED_SHOWN = 10
 _IdleTimeout = Annotated[
@@ -90,7 +91,7 @@ def ingest(
     """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs into
     one event table, which the other replay commands query. Unreadable lines are counted.
     """
-    asked = Resources(engine, master, cores, memory_mb, timezone)
+    asked = read_resources(engine, master, cores, memory_mb, timezone, run)
     from klamm.replay.locations import given_location
 
     paths, out = list(map(given_location, paths_)), given_location(out_)
@@ -99,24 +100,22 @@ def ingest(
             raise UsageError(
                 "--follow cannot be combined with --overwrite: it resumes the table in --out"
             )
-        _follow(paths, out, idle_timeout_s, asked, as_json=json)
+        _follow(paths, out, idle_timeout_s, asked.engine, as_json=json)
         return
     from klamm.replay.event_table import new_table_folder, some_damaged
     from klamm.replay.ingest import ingest as make
     from klamm.replay.opening import estimated_rows
     from klamm.replay.progress import Progress
-    from klamm.replay.sources import SourceOptions
     from klamm.replay.sources.registry import find_logs
 
-    options = SourceOptions(timezone=asked.timezone, run=run)
     found = find_logs(paths)
     progress = Progress(waiting=running_step)
     with (
         ending_signals_raise(),
         new_table_folder(out, overwrite=overwrite) as folder,
-        running_engine(progress, asked, estimated_rows(found), folder) as opened,
+        running_engine(progress, asked.engine, estimated_rows(found), folder) as opened,
     ):
-        manifest = make(opened, found, folder, options, progress)
+        manifest = make(opened, found, folder, asked.sources, progress)
         damaged = some_damaged(opened, folder, DAMAGED_SHOWN)
     _show(out, manifest, damaged, as_json=json)
 
@@ -125,14 +124,14 @@ def _follow(
     paths: Sequence[Path],
     out: Path,
     idle_timeout_s: float | None,
-    resources: Resources,
+    options: EngineOptions,
     *,
     as_json: bool,
 ) -> None:
     """Read a growing journal until Ctrl-C or ``idle_timeout_s``, then complete the event table."""
     if len(paths) != 1:
         raise UsageError(f"--follow takes one journal, not {len(paths)} paths")
-    if resources.master is not None:
+    if options.master is not None:
         raise UsageError("--follow reads local files only; it cannot be combined with --master")
     (path,) = paths
     from klamm.replay.event_table import some_damaged
@@ -144,7 +143,7 @@ def _follow(
     progress = Progress(waiting=running_step)
     rows = estimated_rows([found])
     with stopped_by_signals("Interrupted: the event table contains all events read so far") as stop:
-        with running_engine(progress, resources, rows, out) as engine:
+        with running_engine(progress, options, rows, out) as engine:
             manifest = follow(
                 engine,
                 found,

@@ -20,8 +20,9 @@ from klamm.cli.waiting import running_step, waiting
 if TYPE_CHECKING:
     from klamm.replay.engines import Engine
     from klamm.replay.event_table import EventTable
-    from klamm.replay.opening import Input
+    from klamm.replay.opening import EngineOptions, Input
     from klamm.replay.progress import Progress
+    from klamm.replay.sources import SourceOptions
 
 ENGINES = {"duckdb": "DuckDB", "spark": "Spark"}
 MEMORY_MB = 2048
@@ -62,16 +63,29 @@ Timezone = Annotated[
 
 
 class Resources(NamedTuple):
-    """Values of the options for the engine, its resources and the logs' time zone, by their names.
+    """The options for the query engine, and for reading logs."""
 
-    If ``cores`` is None, all cores are used.
+    engine: EngineOptions
+    sources: SourceOptions
+
+
+def read_resources(
+    engine: str,
+    master: str | None,
+    cores: int | None,
+    memory_mb: int,
+    timezone: str | None,
+    run: str | None = None,
+) -> Resources:
+    """Check and return the options of a command. If ``cores`` is None, all cores are used.
+
+    Raises UsageError for an unknown engine or time zone, and for DuckDB with a Spark cluster.
     """
+    from klamm.replay.opening import EngineOptions
+    from klamm.replay.sources import SourceOptions
 
-    engine: str
-    master: str | None
-    cores: int | None
-    memory_mb: int
-    timezone: str | None
+    options = EngineOptions(engine, master, cores or CORES, memory_mb)
+    return Resources(options, SourceOptions(timezone=timezone, run=run))
 
 
 class Opened(NamedTuple):
@@ -84,17 +98,15 @@ class Opened(NamedTuple):
 
 @contextmanager
 def running_engine(
-    progress: Progress, resources: Resources, rows: int, folder: Path
+    progress: Progress, options: EngineOptions, rows: int, folder: Path
 ) -> Iterator[Engine]:
     """Context manager that starts the query engine for ``rows`` rows, and stops it at the end.
 
     Tells the user if the engine takes a long time to start. ``folder``: the directory to name in an
     error about a full disk.
     """
-    from klamm.replay.opening import EngineOptions, engine_for, open_engine
+    from klamm.replay.opening import engine_for, open_engine
 
-    cores = resources.cores or CORES
-    options = EngineOptions(resources.engine, resources.master, cores, resources.memory_mb)
     with ExitStack() as stack:
         with waiting(f"{ENGINES[engine_for(options, rows)]} to start"):
             engine = stack.enter_context(open_engine(options, rows, folder))
@@ -109,22 +121,22 @@ def open_tables(
     """Context manager that starts the query engine and opens an event table for each input.
 
     ``folder``: the directory to name in an error about a full disk. ``query`` is checked before
-    logs are read. Raises UsageError for an unknown time zone, KlammError if the engine fails.
+    logs are read. Raises UsageError for an invalid query, KlammError if the engine fails.
     """
     from klamm.replay.opening import opened
     from klamm.replay.progress import Progress
-    from klamm.replay.sources import SourceOptions
+    from klamm.replay.views import check_query
 
-    sources = SourceOptions(timezone=resources.timezone)
     count = sum(given.rows for given in inputs)
-    for given in inputs:
-        if given.table is None:
-            typer.echo(f"{given.name}: reading logs into a temporary event table", err=True)
     progress = Progress(waiting=running_step)
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
-        engine = stack.enter_context(running_engine(progress, resources, count, folder))
+        engine = stack.enter_context(running_engine(progress, resources.engine, count, folder))
         if query is not None:
-            engine.check(query)
-        tables = [stack.enter_context(opened(engine, given, sources, progress)) for given in inputs]
+            check_query(engine, query)
+        tables = []
+        for given in inputs:
+            if given.table is None:
+                typer.echo(f"{given.name}: reading logs into a temporary event table", err=True)
+            tables.append(stack.enter_context(opened(engine, given, resources.sources, progress)))
         yield Opened(engine, tables, progress)

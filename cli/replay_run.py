@@ -32,9 +32,9 @@ from klamm.cli.replay_input import (
     Memory,
     Opened,
     Paths,
-    Resources,
     Timezone,
     open_tables,
+    read_resources,
 )
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
@@ -131,7 +131,7 @@ def run(
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Report what a cluster did, from logs or an event table: states, elections, violations."""
-    resources = Resources(engine, master, cores, memory_mb, timezone)
+    resources = read_resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.full_disk import full_disk_errors
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths
@@ -241,7 +241,10 @@ def read_filters(
     to_ms = None if to is None else _time_ms("--to", to)
     for option, text, end_ms in (("--to", to, to_ms), ("--as-of", as_of, moment.get("as_of_ms"))):
         if from_ms is not None and end_ms is not None and from_ms > end_ms:
-            raise UsageError(f"--from {from_} is after {option} {text}")
+            raise UsageError(
+                f"--from {from_} is after {option} {text}",
+                hint="times are in UTC unless they end in an offset like +02:00",
+            )
     return Filters(
         topics=tuple(topics), brokers=tuple(brokers), from_ms=from_ms, to_ms=to_ms, **moment
     )

@@ -18,9 +18,9 @@ from klamm.cli.replay_input import (
     Master,
     Memory,
     Paths,
-    Resources,
     Timezone,
     open_tables,
+    read_resources,
 )
 from klamm.report.scales import time_text
 
@@ -54,7 +54,7 @@ def sql(
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Run a read-only SQL query on the events in logs or in an event table."""
-    resources = Resources(engine, master, cores, memory_mb, timezone)
+    resources = read_resources(engine, master, cores, memory_mb, timezone)
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths
     from klamm.replay.views import ask, check_first_word, make_views

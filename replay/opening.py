@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from klamm.cluster.errors import UsageError
 from klamm.interrupts import interrupts_deferred, temporary_folder
 from klamm.replay.engines import AUTO, DUCKDB, ENGINES, SPARK, Engine
@@ -40,16 +42,28 @@ class Input(NamedTuple):
     rows: int
 
 
-class EngineOptions(NamedTuple):
+class EngineOptions(msgspec.Struct, frozen=True):
     """Query engine to use (``auto``, ``duckdb`` or ``spark``) and its resources.
 
-    ``master``: URL of a Spark cluster, or None.
+    ``master``: URL of a Spark cluster, or None. Raises UsageError for an unknown engine, and for
+    DuckDB with a Spark cluster.
     """
 
     engine: str
     master: str | None
     cores: int
     memory_mb: int
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise UsageError(
+                f"--engine {self.engine} is unknown", hint=f"engines: {', '.join(ENGINES)}"
+            )
+        if self.master is not None and self.engine == DUCKDB:
+            raise UsageError(
+                "--master requires Spark; it cannot be used with --engine duckdb",
+                hint="use --engine spark, or leave out --master",
+            )
 
 
 def estimated_rows(found: Sequence[SourceFiles]) -> int:
@@ -79,17 +93,8 @@ def inspect_paths(paths: Sequence[Path]) -> Input:
 
 
 def engine_for(options: EngineOptions, rows: int) -> str:
-    """Return the name of the query engine to use for this number of rows.
-
-    Raises UsageError for an unknown engine, and for DuckDB with a Spark cluster.
-    """
-    if options.engine not in ENGINES:
-        raise UsageError(
-            f"--engine {options.engine} is unknown", hint=f"engines: {', '.join(ENGINES)}"
-        )
+    """Return the name of the query engine to use for this number of rows."""
     if options.master is not None:
-        if options.engine == DUCKDB:
-            raise UsageError("--master requires Spark; it cannot be used with --engine duckdb")
         return SPARK
     if options.engine == AUTO:
         if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit

@@ -211,52 +211,17 @@ def _found(given: Divided) -> _Found:
 
 
 def _answer(given: Divided) -> Answers:
-    blocks, from_ms = given.blocks, given.from_ms
+    blocks = given.blocks
     found = _found(given)
-    problems = found.problems
-    in_blocks = {
-        "late_writes": f"SELECT * FROM {found.late}",
-        "gaps": f"SELECT * FROM {problems.gaps}",
-        "illegal": illegal_transitions(problems.marked),
-        "failed": failed_transitions(problems.marked),
-        "unclean": unclean_elections(problems.marked),
-        "reassignments": _ended_since(found.reassigned, from_ms),
-        "flapping": f"SELECT * FROM {found.flapping}",
-        "offline_intervals": _ended_since(problems.stays, from_ms),
-        "leaderless_intervals": _ended_since(problems.leaderless, from_ms),
-    }
-    gathered = blocks.gather(
-        {
-            "numbers": "SELECT * FROM "
-            + ", ".join(
-                f"(SELECT count(*) AS {name} FROM ({sql}))" for name, sql in in_blocks.items()
-            ),
-            "topics": problems_of_topics(problems),
-            "rows_of_topics": rows_of_topics(blocks.events, from_ms),
-            "brokers": problems_of_brokers(problems),
-            "logs": counts_by_log(
-                {
-                    **problems._asdict(),
-                    **{name: f"({in_blocks[name]})" for name in ("late_writes", "reassignments")},
-                }
-            ),
-            "isr_churn": isr_churn(problems.moved, given.start_ms, given.width_ms),
-            "leader_changes": leader_changes(found.lived, given.start_ms, given.width_ms),
-            "offline_changes": offline_changes(problems.stays, given.start_ms),
-            "marks": marks_of_partitions(found.reassigned, found.lived, given.marks_at),
-            "lost_tails": lost_tails(blocks.events),
-            **{_FIRST + name: sql for name, sql in first_rows(in_blocks, MOST_LISTED + 1).items()},
-        }
-    )
-    firsts = {name: f"SELECT * FROM {gathered[_FIRST + name]}" for name in in_blocks}
+    listed = _listed(given, found)
+    gathered = blocks.gather(_to_gather(given, found, listed))
+    firsts = {name: f"SELECT * FROM {gathered[_FIRST + name]}" for name in listed}
     home = _at_home(given, gathered)
     loss = data_loss(given.table)
     by_topic = {"rows_of_topics": f"SELECT * FROM {gathered['rows_of_topics']}"}
     counts, totals = _totals(given, gathered, {**home, **by_topic})
     counts["lost_transactions"] = loss.ranges
-    replicas = blocks.view(by_replica(blocks.events))
-    in_blocks["partitions"] = final_partitions(f"({by_partition(replicas)})", blocks.events)
-    in_blocks["replicas"] = final_replicas(replicas)
+    in_blocks = {**listed, **_final_states(given)}
     return Answers(
         counts=counts,
         first_ms=given.extent["first_ms"],
@@ -270,6 +235,61 @@ def _answer(given: Divided) -> Answers:
         data_loss=loss,
         life_lines=lambda: _life_lines(given, found, firsts),
     )
+
+
+def _listed(given: Divided, found: _Found) -> dict[str, str]:
+    """Return queries for the answers that are listed and computed within each block."""
+    problems, from_ms = found.problems, given.from_ms
+    return {
+        "late_writes": f"SELECT * FROM {found.late}",
+        "gaps": f"SELECT * FROM {problems.gaps}",
+        "illegal": illegal_transitions(problems.marked),
+        "failed": failed_transitions(problems.marked),
+        "unclean": unclean_elections(problems.marked),
+        "reassignments": _ended_since(found.reassigned, from_ms),
+        "flapping": f"SELECT * FROM {found.flapping}",
+        "offline_intervals": _ended_since(problems.stays, from_ms),
+        "leaderless_intervals": _ended_since(problems.leaderless, from_ms),
+    }
+
+
+def _to_gather(given: Divided, found: _Found, listed: Mapping[str, str]) -> dict[str, str]:
+    """Return the queries whose results are gathered from all blocks.
+
+    ``listed``: results of ``_listed``. Their rows are counted in ``numbers``, and their first rows
+    have names that begin with ``_FIRST``.
+    """
+    events, problems, start_ms = given.blocks.events, found.problems, given.start_ms
+    numbers = [f"(SELECT count(*) AS {name} FROM ({sql}))" for name, sql in listed.items()]
+    of_logs = {
+        **problems._asdict(),
+        "late_writes": f"({listed['late_writes']})",
+        "reassignments": f"({listed['reassignments']})",
+    }
+    firsts = first_rows(listed, MOST_LISTED + 1)
+    return {
+        "numbers": f"SELECT * FROM {', '.join(numbers)}",
+        "topics": problems_of_topics(problems),
+        "rows_of_topics": rows_of_topics(events, given.from_ms),
+        "brokers": problems_of_brokers(problems),
+        "logs": counts_by_log(of_logs),
+        "isr_churn": isr_churn(problems.moved, start_ms, given.width_ms),
+        "leader_changes": leader_changes(found.lived, start_ms, given.width_ms),
+        "offline_changes": offline_changes(problems.stays, start_ms),
+        "marks": marks_of_partitions(found.reassigned, found.lived, given.marks_at),
+        "lost_tails": lost_tails(events),
+        **{_FIRST + name: sql for name, sql in firsts.items()},
+    }
+
+
+def _final_states(given: Divided) -> dict[str, str]:
+    """Return queries for the final states of partitions and replicas in each block."""
+    blocks = given.blocks
+    replicas = blocks.view(by_replica(blocks.events))
+    return {
+        "partitions": final_partitions(f"({by_partition(replicas)})", blocks.events),
+        "replicas": final_replicas(replicas),
+    }
 
 
 def _marked(events: str) -> str:

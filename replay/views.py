@@ -6,6 +6,8 @@ Views show the table with strings instead of codes. Statements that are not quer
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from klamm.cluster.errors import UsageError
@@ -57,18 +59,30 @@ def check_first_word(query: str) -> None:
         raise UsageError(f"invalid query: {said}", hint=f"the query comes first; {_HINT}")
 
 
+def check_query(engine: Engine, query: str) -> None:
+    """Raise UsageError unless a text is a single query. Needs no views."""
+    with _hinted():
+        engine.check(query)
+
+
 def ask(engine: Engine, query: str, limit: int) -> QueryResult:
     """Run a query. Return up to ``limit`` + 1 rows of its result.
 
     The additional row tells the caller that the result is longer than ``limit``. Raises UsageError
     if the text is not a single query, or names an unknown view or column.
     """
-    try:
-        engine.check(query)
+    check_query(engine, query)
+    with _hinted():
         word = _first_word(query)
         if word and word[1].upper() in _ABOUT_VIEWS:
             return engine.fetch(query)
         return engine.fetch(f"SELECT * FROM ({query.strip().rstrip(';')}\n) LIMIT {limit + 1}")
+
+
+@contextmanager
+def _hinted() -> Iterator[None]:
+    try:
+        yield
     except UsageError as error:
         error.hint = error.hint or _HINT
         raise

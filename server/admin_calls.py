@@ -108,7 +108,7 @@ def http_admin(request: AskServer) -> KafkaAdmin:
     """Return an Admin client for the HTTP API, to which ``request`` sends requests.
 
     ``request`` takes method, path and body, and returns the body of the response or raises."""
-    # Commands call no other methods of KafkaAdmin than those in CALLS.
+    # CALLS has every public method of KafkaAdmin.
     calls = {call.call.__name__: partial(call.ask, request) for call in CALLS}
     return cast(KafkaAdmin, SimpleNamespace(**calls))
 

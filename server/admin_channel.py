@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
 from klamm.admin.admin_channel import RETRY_BACKOFF_MS, is_not_controller, timed_out
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
@@ -56,11 +56,11 @@ def new_client_address() -> Address:
 
 def admin_of(
     cluster: RealCluster, closing: Closing, api_timeout_s: float = API_TIMEOUT_S
-) -> KafkaAdmin:
+) -> ListenerAdmin:
     """Return a thread-safe admin client of a cluster that runs in this process."""
     spec = cluster.spec
     channel = ServerChannel(cluster, closing, api_timeout_s)
-    return KafkaAdmin(channel, spec.config, spec.pools, spec.partition_limits)
+    return ListenerAdmin(channel, spec.config, spec.pools, spec.partition_limits)
 
 
 class _Sent(NamedTuple):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from prometheus_client.registry import Collector
 
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.admin.topics import new_topic_id
 from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.counting import joined, plural
@@ -83,7 +83,7 @@ class ClusterServer(OpenedParts):
 
     cluster: RealCluster
     operations: BrokerOperations
-    admin: KafkaAdmin
+    admin: ListenerAdmin
     client_sessions: ClientSessions
 
     def __init__(

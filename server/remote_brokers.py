@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS
 from klamm.cluster.requests import Message
@@ -26,7 +26,7 @@ from klamm.world.real.listeners import Listener, Listeners
 @contextlib.contextmanager
 def network_opened(
     cluster: RealCluster,
-    admin: KafkaAdmin,
+    admin: ListenerAdmin,
     listeners: Sequence[Listener],
     control_listener_name: str,
     security: BrokerSecurity,

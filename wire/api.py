@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.errors import AdminError, KlammError, UsageError
@@ -26,7 +26,7 @@ class Api(NamedTuple):
     versions: range
     request: Translation
     response: Translation | Callable[[Any], Translation]
-    complete: Callable[[KafkaAdmin, int, Any, Values], Values] | None = None
+    complete: Callable[[ListenerAdmin, int, Any, Values], Values] | None = None
 
     def response_to(self, request: Request) -> Translation:
         """Return the translation of the response to ``request``."""
@@ -53,7 +53,7 @@ class ListenerCall(NamedTuple):
 
     key: int
     versions: range
-    answer: Callable[[KafkaAdmin, Asked], Values]
+    answer: Callable[[ListenerAdmin, Asked], Values]
     refuse: Refuse
 
 

@@ -18,7 +18,7 @@ from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.configs.effective_configs import BrokerConfigs, topic_entries
 from klamm.admin.failures import InvalidRequest, message_of
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, THROTTLED_RATES, TOPIC_CONFIGS, Config, Type
 from klamm.cluster.errors import (
@@ -82,7 +82,7 @@ class _Operation(IntEnum):
     SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
+def _create_partitions(admin: ListenerAdmin, asked: Asked) -> Values:
     """Add partitions to topics. Only the active controller does so."""
     names = Counter(topic.name for topic in asked.body.topics)
     errors: dict[str, ApiError] = {}
@@ -114,7 +114,7 @@ def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
 
 
 def with_topic_configs(
-    admin: KafkaAdmin, broker_id: int, request: CreateTopicsRequest, response: Values
+    admin: ListenerAdmin, broker_id: int, request: CreateTopicsRequest, response: Values
 ) -> Values:
     """Add the configs of the created topics to a response to CreateTopics.
 
@@ -159,7 +159,7 @@ def _refuse_alter_configs(body: _AlterRequest, error: ApiError) -> Values:
     return {"responses": [{**_named(one), **error_fields(error)} for one in body.resources]}
 
 
-def _describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+def _describe_configs(admin: ListenerAdmin, asked: Asked) -> Values:
     """Describe the configs of topics and of the broker that received the request."""
     if any(one.resource_type not in _KNOWN for one in asked.body.resources):
         return _refuse_describe_configs(asked.body, ApiError(Errors.INVALID_REQUEST, _MALFORMED))
@@ -172,7 +172,7 @@ def _describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+def _alter_configs(admin: ListenerAdmin, asked: Asked) -> Values:
     """Replace all overrides of topics and of the broker that received the request."""
     if any(config.value is None for one in asked.body.resources for config in one.configs):
         return _refuse_alter_configs(asked.body, ApiError(Errors.UNKNOWN_SERVER_ERROR))
@@ -186,7 +186,7 @@ def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     return _altered(admin, asked, changes)
 
 
-def _incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+def _incremental_alter_configs(admin: ListenerAdmin, asked: Asked) -> Values:
     """Change single configs of topics and of the broker that received the request."""
 
     def changes(
@@ -247,7 +247,7 @@ def _changed(
 
 
 def _altered(
-    admin: KafkaAdmin,
+    admin: ListenerAdmin,
     asked: Asked,
     changes: Callable[[ConfigResource, Iterable[_C]], Mapping[str, str | None]],
     check: Callable[[Iterable[_C]], None] = lambda _: None,
@@ -271,7 +271,7 @@ def _altered(
 
 
 def _described(
-    admin: KafkaAdmin, broker_id: int, asked: DescribeConfigsResource, *, has_synonyms: bool
+    admin: ListenerAdmin, broker_id: int, asked: DescribeConfigsResource, *, has_synonyms: bool
 ) -> Values:
     error = ApiError()
     entries: Sequence[ConfigEntry] = ()

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.data_requests import ProduceRequest
@@ -116,7 +116,7 @@ class Connection:
         served: Served,
         address: Address,
         transport: ClientTransport,
-        admin: KafkaAdmin,
+        admin: ListenerAdmin,
         client_host: str,
     ) -> None:
         self._served = served

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     MetadataRequest,
@@ -169,7 +169,7 @@ def _on_listener(broker: Broker, listener_name: str) -> Broker | None:
 # -- DescribeCluster
 
 
-def _describe_cluster(_: KafkaAdmin, asked: Asked) -> Values:
+def _describe_cluster(_: ListenerAdmin, asked: Asked) -> Values:
     has_operations = asked.body.include_cluster_authorized_operations
     return {
         "error_code": Errors.NONE,

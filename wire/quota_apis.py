@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.admin.configs.client_quotas import QuotaFilter
 from klamm.admin.failures import InvalidRequest
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
@@ -26,7 +26,7 @@ _EXACT, _DEFAULT, _ANY = range(3)
 _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
 
 
-def _describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
+def _describe_client_quotas(admin: ListenerAdmin, asked: Asked) -> Values:
     """Describe the quotas of the entities that match a filter."""
     try:
         filters = [_filter(one) for one in asked.body.components]
@@ -50,7 +50,7 @@ def _refuse_describe_client_quotas(_: object, error: ApiError) -> Values:
     return {**error_fields(error), "entries": None}
 
 
-def _alter_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
+def _alter_client_quotas(admin: ListenerAdmin, asked: Asked) -> Values:
     """Change the quotas of entities, one by one. Any broker does so."""
     entries = []
     for one in asked.body.entries:

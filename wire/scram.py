@@ -21,7 +21,7 @@ from klamm.admin.configs.scram_credentials import (
     ScramMechanism,
     parse_credential,
 )
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.errors import KlammError
 from klamm.wire.sasl import InvalidCredentials, check_authorization_id
 
@@ -119,7 +119,7 @@ class StoredCredentials:
     keep their credentials, as in Kafka, whose brokers cache all of them.
     """
 
-    def __init__(self, admin: KafkaAdmin) -> None:
+    def __init__(self, admin: ListenerAdmin) -> None:
         self._admin = admin
         self._known: dict[str, dict[str, str]] = {}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klamm.admin.configs.scram_credentials import CredentialDeletion, CredentialUpsertion
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
@@ -49,7 +49,7 @@ def _refuse_sasl_authenticate(_: object, error: ApiError) -> Values:
     return {**error_fields(error), "auth_bytes": b""}
 
 
-def _describe_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
+def _describe_scram_credentials(admin: ListenerAdmin, asked: Asked) -> Values:
     """Describe the mechanisms and iterations of users, or of all users."""
     users = asked.body.users
     try:
@@ -78,7 +78,7 @@ def _refuse_describe_scram_credentials(_: object, error: ApiError) -> Values:
     return {**error_fields(error), "results": ()}
 
 
-def _alter_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
+def _alter_scram_credentials(admin: ListenerAdmin, asked: Asked) -> Values:
     """Change credentials. Only the active controller does so."""
     upsertions = [
         CredentialUpsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)

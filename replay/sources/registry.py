@@ -27,6 +27,7 @@ SOURCES: Final[tuple[LogSource, ...]] = (
 HEAD_BYTES: Final = 64 << 10
 _BEGINNING_BYTES: Final = 4 << 10
 _KNOWN: Final = ", ".join(source.name for source in SOURCES)
+_PATHS: Final = "give journals, logs or directories of logs"
 
 
 _Log = tuple[Path, LogSource, FileSummary, bytes]
@@ -54,7 +55,7 @@ def find_logs(paths: Sequence[Path]) -> list[SourceFiles]:
     or not a log, a directory without logs, and a file that is given twice.
     """
     if not paths:
-        raise UsageError("no files to read", hint="give journals, logs or directories of logs")
+        raise UsageError("no files to read", hint=_PATHS)
     found: dict[str, SourceFiles] = {}
     seen: dict[str | bytes, list[Path]] = {}
     for path in _with_rotated(paths):
@@ -93,7 +94,7 @@ def _logs_under(path: Path) -> Iterator[_Log]:
         yield from logs
         return
     if not path.exists():
-        raise UsageError(f"{path} does not exist")
+        raise UsageError(f"{path} does not exist", hint=_PATHS)
     if not path.is_file():
         raise UsageError(f"{path} is neither a file nor a directory")
     if path.stat().st_size == 0:

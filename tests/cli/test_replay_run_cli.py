@@ -60,6 +60,11 @@ def journal(tmp_path: Path) -> Path:
         (["sql", " ", "JOURNAL"], "the query is empty"),
         (["sql", "JOURNAL", "SELECT 1"], "journal.jsonl' is not one"),
         (["sql", "DESCRIBE events; DROP VIEW events", "JOURNAL"], "only one SELECT or DESCRIBE"),
+        (["run", "JOURNAL", "--engine", "foo"], "--engine foo is unknown"),
+        (["sql", "SELECT 1", "JOURNAL", "--engine", "foo"], "--engine foo is unknown"),
+        (["diff", "JOURNAL", "JOURNAL", "--engine", "foo"], "--engine foo is unknown"),
+        (["ingest", "NOWHERE", "--out", "NEW", "--engine", "foo"], "--engine foo is unknown"),
+        (["run", "NOWHERE", "--engine", "duckdb", "--master", "local"], "--master requires Spark"),
     ],
 )
 def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
@@ -79,7 +84,7 @@ def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
     # On a loaded machine, the command also says what it waits for.
     lines = [line for line in told.err.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1 and message in lines[0]
-    assert "Spark has started" not in told.err
+    assert "Spark has started" not in told.err and "reading logs" not in told.err
     assert {path.name for path in tmp_path.iterdir()} == {"journal.jsonl", "folder"}
     assert [path.name for path in folder.iterdir()] == ["precious"]
 
@@ -191,7 +196,7 @@ def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> Non
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(lambda: list(temporary.glob("klamm-duckdb-*")), TIMEOUT_S / 2)
+        wait_until(lambda: list(temporary.glob("klamm-replay-*")), TIMEOUT_S / 2)
         process.send_signal(signal.SIGINT)
         told, errors = process.communicate(timeout=TIMEOUT_S / 2)
     assert (process.returncode, told) == (130, "")

@@ -121,8 +121,9 @@ def test_only_views_that_a_query_names_are_made() -> None:
     with duckdb_engine(1, 256) as engine:
         make_views(table_in(engine, ONLINE), "SELECT Events.file FROM EVENTS AS renames")
         assert len(ask(engine, "SELECT * FROM events", 1).rows) == 1
-        with pytest.raises(UsageError, match="Table with name names does not exist"):
+        with pytest.raises(UsageError, match=r"Table with name names does not exist!$") as caught:
             ask(engine, "SELECT * FROM names", 1)
+        assert caught.value.hint and "views: events, partitions, replicas" in caught.value.hint
 
 
 def test_one_row_more_than_the_limit_is_fetched(duckdb: Engine) -> None:

@@ -21,7 +21,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.errors import EnvironmentProblem, WrongState
 from klamm.cluster.requests import Address
 from klamm.cluster.types import host_and_port
@@ -111,7 +111,7 @@ class Listeners:
         cluster: RealCluster,
         listeners: Sequence[Listener],
         new_address: Callable[[], Address],
-        admin: KafkaAdmin,
+        admin: ListenerAdmin,
     ) -> None:
         self._cluster = cluster
         self._listeners = listeners

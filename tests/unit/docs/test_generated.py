@@ -18,6 +18,7 @@ from klamm.lab.language.step_language import STEP_WORDS
 SLOW = ("docs/replay.md",)
 
 
+@pytest.mark.timeout(600)  # a page of bugs runs all their drills
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PAGES]
 )

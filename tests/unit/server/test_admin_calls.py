@@ -133,6 +133,11 @@ def test_a_get_request_has_no_body_and_its_description_none() -> None:
     assert found and not any(call.body or "body" in call.about for call in found)
 
 
+def test_every_public_method_of_the_admin_is_a_call() -> None:
+    methods = {name for name in vars(KafkaAdmin) if not name.startswith("_")}
+    assert methods == {call.call.__name__ for call in CALLS}
+
+
 def test_every_call_has_an_example() -> None:
     assert EXAMPLES.keys() == {call.call.__name__ for call in CALLS}
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import Broker, EndPoint
@@ -63,7 +63,7 @@ class Talk:
             self.many_elements,
         )
         self.connection = Connection(
-            served, CLIENT, self.transport, cast("KafkaAdmin", self._admin), "1.2.3.4"
+            served, CLIENT, self.transport, cast("ListenerAdmin", self._admin), "1.2.3.4"
         )
         self.transport.register(CLIENT, self.connection.receive, notify_disconnects=True)
         reader, self.far = await asyncio.open_connection(sock=theirs)

@@ -13,7 +13,7 @@ from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
 from klamm.admin.configs.effective_configs import BrokerConfigs
 from klamm.admin.failures import InvalidConfiguration
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import THROTTLED_RATES
@@ -100,7 +100,7 @@ def answer(admin: PlayedAdmin, key: int, body: Any, controller: int = ME) -> Any
     api = APIS[key, 0]
     assert isinstance(api, ListenerCall)
     return api.answer(
-        cast("KafkaAdmin", admin), Asked(body, ME, MetadataResponse((), controller, ()))
+        cast("ListenerAdmin", admin), Asked(body, ME, MetadataResponse((), controller, ()))
     )
 
 
@@ -145,7 +145,7 @@ def created_topics(admin: PlayedAdmin, *results: CreatableTopicResult) -> list[A
     topics = (CreatableTopic("t", 1, 1, configs={"retention.ms": "07"}), CreatableTopic("u", 1, 1))
     request = CreateTopicsRequest(topics, 1000)
     response = api.response_to(request).write(CreateTopicsResponse(results))
-    answer = api.complete(cast("KafkaAdmin", admin), ME, request, response)
+    answer = api.complete(cast("ListenerAdmin", admin), ME, request, response)
     return list(answer["topics"])
 
 

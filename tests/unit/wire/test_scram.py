@@ -17,7 +17,7 @@ from klamm.admin.configs.scram_credentials import (
     new_credential,
     parse_credential,
 )
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.wire.sasl import InvalidCredentials, SaslAuthenticationFailed
 from klamm.wire.scram import ScramServer, StoredCredentials
@@ -192,7 +192,7 @@ class Admin:
 
 def test_users_keep_their_credentials_while_zookeeper_is_lost() -> None:
     admin = Admin()
-    stored = StoredCredentials(cast(KafkaAdmin, admin))
+    stored = StoredCredentials(cast(ListenerAdmin, admin))
     assert stored.find(SHA_256, "user") == credential()
     assert stored.find(SHA_256, "other") is None
     with pytest.raises(InvalidCredentials, match="in ZooKeeper is malformed"):
@@ -211,7 +211,7 @@ def test_users_keep_their_credentials_while_zookeeper_is_lost() -> None:
 
 def test_some_user_may_have_a_credential_while_zookeeper_is_lost() -> None:
     admin = Admin()
-    stored = StoredCredentials(cast(KafkaAdmin, admin))
+    stored = StoredCredentials(cast(ListenerAdmin, admin))
     assert stored.has_any()
     admin.users.clear()
     assert not stored.has_any()

@@ -15,7 +15,7 @@ from klamm.admin.configs.scram_credentials import (
     DescribedUser,
 )
 from klamm.admin.failures import InvalidRequest
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.kafka_admin import ListenerAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.requests import ApiError
@@ -60,7 +60,7 @@ def answer(admin: Played, key: int, body: Any, controller: int = ME) -> Any:
     api = APIS[key, 0]
     assert isinstance(api, ListenerCall)
     metadata = MetadataResponse((), controller, ())
-    return api.answer(cast("KafkaAdmin", admin), Asked(body, ME, metadata))
+    return api.answer(cast("ListenerAdmin", admin), Asked(body, ME, metadata))
 
 
 @pytest.mark.parametrize(
