@@ -1,8 +1,7 @@
 """Specification of a cluster: brokers, racks, end points, configs and seed.
 
-The same spec describes real and simulated clusters: `klamm up` makes it of its options, a drill of
-its ``cluster`` section. world/node_host.py creates nodes from it. The limits of what users may give
-are here, too.
+The same spec describes real and simulated clusters. world/node_host.py creates nodes from it. The
+limits that hold however a user describes a cluster are here, too.
 """
 
 from __future__ import annotations

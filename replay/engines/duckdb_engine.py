@@ -273,7 +273,7 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _first_line(error: Any) -> str:
-    """Return DuckDB's message, without its guess at a table, which may be one of its own."""
+    """Return DuckDB's message as one line, without a suggested table: it may be internal."""
     lines = (line.strip() for line in str(error).splitlines())
     words = " ".join(line for line in lines if line and not line.startswith(("LINE", "^")))
     return re.sub(r"(Table with name .* does not exist!) Did you mean .*", r"\1", words)
